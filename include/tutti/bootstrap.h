@@ -84,14 +84,15 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 //                                          Slurm's first node; needs a job secret
 // Every rank must make equally many calls; each call gets keys of its own. FailedPrecondition in a child process whose
 // parent called this function before the fork. Unavailable names a rank that died or left meanwhile. DeadlineExceeded
-// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given).
+// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given); the look-up of a host's name may
+// last longer, as long as the system's resolver takes (resolv.conf's timeout and attempts).
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
-// Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes. `name` is equal on all
-// ranks, and not used by an exchange that some rank has not left yet. Ranks are numbered as in `store`; MakePrefixStore
-// makes a store for a part of the ranks. Unavailable names a rank that has died or left without giving its blob, about
-// a second after its end. DeadlineExceeded names the missing ranks; rank 0 names them on stderr before, when the
-// exchange takes long.
+// Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes - 1 (InvalidArgument).
+// `name` is equal on all ranks, and not used by an exchange that some rank has not left yet. Ranks are numbered as in
+// `store`; MakePrefixStore makes a store for a part of the ranks. Unavailable names a rank that has died or left
+// without giving its blob, about a second after its end. DeadlineExceeded names the missing ranks; rank 0 names them on
+// stderr before, when the exchange takes long.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 

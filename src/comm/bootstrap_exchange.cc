@@ -208,6 +208,10 @@ absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::str
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline) {
   if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
+  if (const std::size_t most = kMaxValueBytes - kContribution.size(); blob.size() > most) {
+    return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': the blob of rank ", rank, " has ",
+                                                   blob.size(), " bytes; at most ", most, " are allowed"));
+  }
   const std::int64_t end_ns = NanosAt(deadline);
   const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
   return Exchange(store, name, what, rank, size, blob, end_ns, LateRanksOnStderr(what, end_ns), nullptr);

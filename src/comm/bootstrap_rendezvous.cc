@@ -9,7 +9,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -101,6 +100,22 @@ absl::StatusOr<std::shared_ptr<Store>> ConnectToNextProgram(const std::string& a
   }
 }
 
+// The host at which rank 0 listens: `host`, where the other ranks look, if that means an address of this node that they
+// can reach. Otherwise the interface has the address, because Debian's /etc/hosts gives a machine's own name an address
+// that only the machine can reach.
+absl::StatusOr<std::string> ListeningHost(const std::string& host, const std::string& interface) {
+  const std::vector<NetworkInterface> own = OwnAddresses(host);
+  if (interface.empty()) return own.empty() ? host : own[0].address;
+  const absl::StatusOr<NetworkInterface> named = FindNetworkInterface(interface);
+  if (!named.ok()) return named.status();
+  // Loopback in place of a network is a mistake, which JoinOverNetwork tells.
+  const bool in_reach = !own.empty() && !IsLoopbackAddress(named->address);
+  // Of several addresses of `host` here, other nodes may know only some: the user's choice is the likeliest.
+  const bool chosen =
+      std::any_of(own.begin(), own.end(), [&](const NetworkInterface& each) { return each.address == named->address; });
+  return in_reach && !chosen ? own[0].address : named->address;
+}
+
 constexpr std::size_t kHashDigits = 24;
 
 // Whether `name` has the form of a rendezvous file's name, such as "mpich-0123456789abcdef01234567".
@@ -175,17 +190,15 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   if (!parts.ok()) return parts.status();
   const JobKey job = StoreKey(identity, secret);
   if (identity.rank != 0) return ConnectToNextProgram(address, job, identity.rank, end_ns);
-  std::string host = parts->first;
-  if (!interface.empty()) {
-    absl::StatusOr<NetworkInterface> found = FindNetworkInterface(interface);
-    if (!found.ok()) return found.status();
-    host = std::move(found->address);
-  }
+  const absl::StatusOr<std::string> host = ListeningHost(parts->first, interface);
+  if (!host.ok()) return host.status();
   std::string bound;
   absl::StatusOr<std::shared_ptr<Store>> store =
-      Serve(job, {.host = host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
-  // Debian's /etc/hosts gives a machine's own name an address that only it can reach.
-  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && parts->first != "127.0.0.1") {
+      Serve(job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
+  // Debian's /etc/hosts gives a machine's own name an address that only the machine can reach.
+  const std::string& named = parts->first;
+  const bool names_loopback = named == "localhost" || named == "127.0.0.1" || named == "::1";
+  if (store.ok() && !names_loopback && IsLoopbackAddress(SplitAddress(bound).value().first)) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 would serve at ", address, ", which is ", bound,
                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE to the interface they can reach"));

@@ -23,8 +23,8 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
 // The file through which JoinOnNode finds rank 0.
 std::string RendezvousFile(const std::string& directory, const Identity& identity);
 
-// Rank 0 serves at `address` ("host:port"), bound to `interface` (network_interface.h) or, when that is empty,
-// to the host of `address`.
+// Rank 0 serves at `address` ("host:port"), bound to the host of `address`, or to `interface` (network_interface.h; may
+// be empty) where the host means no address of this node that other nodes can reach.
 absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity, const JobSecret& secret,
                                                        const std::string& address, const std::string& interface,
                                                        std::int64_t end_ns);

@@ -1,6 +1,7 @@
 // The native transports of parts of a communicator, for plans whose native steps are among some ranks only: those of a
 // node, or the leaders of all nodes.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "comm/bootstrap_exchange.h"
 #include "comm/communicator_impl.h"
 #include "comm/loss_aware_store.h"
@@ -29,12 +30,13 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> Meet(const Runtime& runtime, St
     if (!made.ok()) return made.status();
     id = *std::move(made);
   }
-  const absl::Time deadline = absl::Now() + runtime.timeout;
+  const std::int64_t end_ns = NanosIn(runtime.timeout);
   const std::string what = absl::StrCat("the native transport of ranks ", absl::StrJoin(ranks, ", "));
   const absl::StatusOr<std::vector<std::string>> ids =
       ExchangeInGroup(store, what, place, {.ranks = ranks, .limit = runtime.timeout}, id);
   if (!ids.ok()) return ids.status();
-  return runtime.native->Connect((*ids)[0], place, static_cast<int>(ranks.size()), runtime.device->index, deadline);
+  return runtime.native->Connect((*ids)[0], place, static_cast<int>(ranks.size()), runtime.device->index,
+                                 TimeAt(end_ns));
 }
 
 }  // namespace

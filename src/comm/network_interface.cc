@@ -152,6 +152,24 @@ absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host) {
   return absl::UnavailableError(absl::StrCat("no route leads to the host ", host));
 }
 
+std::vector<NetworkInterface> OwnAddresses(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const absl::StatusOr<std::vector<NetworkInterface>> interfaces = AllInterfaces();
+  if (!interfaces.ok() || ::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  std::vector<NetworkInterface> own;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    const std::optional<std::string> address = NumericText(entry->ai_addr, entry->ai_addrlen);
+    if (!address || IsLoopbackAddress(*address)) continue;
+    const auto found = std::find_if(interfaces->begin(), interfaces->end(),
+                                    [&](const NetworkInterface& interface) { return interface.address == address; });
+    if (found != interfaces->end()) own.push_back(*found);
+  }
+  return own;
+}
+
 absl::Status AwaitRunning(const std::string& device, std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Milliseconds(10);
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,10 @@ absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text,
 // name for itself. Nothing is sent but what it takes to look the name up. NotFound, Unavailable: the name means nothing
 // here, or no route leads there.
 absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host);
+
+// The addresses of this node's interfaces that `host`, a name or an address, means here, in the order of the look-up
+// and without those of loopback. Empty when `host` means only other addresses, or nothing.
+std::vector<NetworkInterface> OwnAddresses(const std::string& host);
 
 // Waits until the kernel says that `device` runs, which after a link has come up can take a second: until then UCX
 // takes no message for the device, though its packets get through. DeadlineExceeded, at `end_ns` (MonotonicNanos),

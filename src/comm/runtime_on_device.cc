@@ -8,7 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "comm/runtime.h"
 #include "tutti/staged_transport.h"
 
@@ -51,7 +51,7 @@ namespace {
 using NativeOrError = absl::StatusOr<std::unique_ptr<NativeTransport>>;
 
 NativeOrError ConnectNccl(const Runtime& runtime, const Channel& channel, Store& store) {
-  const absl::Time deadline = absl::Now() + runtime.timeout;
+  const std::int64_t end_ns = NanosIn(runtime.timeout);
   std::string id;
   if (channel.rank() == 0) {
     absl::StatusOr<std::string> made = runtime.native->NewId();
@@ -59,9 +59,9 @@ NativeOrError ConnectNccl(const Runtime& runtime, const Channel& channel, Store&
     id = *std::move(made);
   }
   const absl::StatusOr<std::vector<std::string>> ids =
-      ExchangeBlobs(store, "native", channel.rank(), channel.size(), id, deadline);
+      ExchangeBlobs(store, "native", channel.rank(), channel.size(), id, TimeAt(end_ns));
   if (!ids.ok()) return ids.status();
-  return runtime.native->Connect((*ids)[0], channel.rank(), channel.size(), runtime.device->index, deadline);
+  return runtime.native->Connect((*ids)[0], channel.rank(), channel.size(), runtime.device->index, TimeAt(end_ns));
 }
 
 // Each rank tells the number under which it receives the staged messages of the group.
@@ -76,7 +76,7 @@ NativeOrError ConnectStaged(const Runtime& runtime, const Channel& channel, Stor
   };
   const absl::StatusOr<std::vector<std::string>> numbers =
       ExchangeBlobs(store, "staged", channel.rank(), channel.size(), number.has_value() ? absl::StrCat(*number) : "",
-                    absl::Now() + runtime.timeout);
+                    TimeAt(NanosIn(runtime.timeout)));
   absl::Status status = numbers.status();
   for (Rank rank = 0; status.ok() && rank < channel.size(); ++rank) {
     StagedOptions::Peer peer = {.world_rank = channel.peer(rank).world_rank};

@@ -32,6 +32,7 @@ struct ClientLink {
 
 class ClientSession {
  public:
+  // Throws std::system_error where the system gives no thread.
   explicit ClientSession(ClientLink link);
   ~ClientSession();
 

@@ -62,6 +62,20 @@ std::string ProcessName() {
   return absl::StrCat(absl::BytesToHexString(View(random).substr(0, 8)), "-", ::getpid());
 }
 
+// The lock of a file: of all open files of this path, one at most has it. Its end gives the lock back by a call of its
+// own, because a program that another thread is about to start has a copy of the descriptor for a moment.
+class FileLock {
+ public:
+  explicit FileLock(UnsharedFd file) : file_(std::move(file)) {}
+  FileLock(FileLock&&) = default;
+  ~FileLock() {
+    if (file_.valid()) ::flock(file_.get(), LOCK_UN);
+  }
+
+ private:
+  UnsharedFd file_;
+};
+
 class FileStore final : public Store {
  public:
   explicit FileStore(absl::string_view directory) : directory_(directory) {}
@@ -124,7 +138,7 @@ class FileStore final : public Store {
   absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
     if (absl::Status status = CheckProcess(); !status.ok()) return status;
-    const absl::StatusOr<UniqueFd> lock = LockTable(key, NanosAt(deadline));
+    const absl::StatusOr<FileLock> lock = LockTable(key, NanosAt(deadline));
     if (!lock.ok()) return lock.status();
     absl::StatusOr<std::string> value = ReadPrivateFile(Path(key), kMaxValueBytes);
     if (!value.ok() && !absl::IsNotFound(value.status())) return value.status();
@@ -152,12 +166,15 @@ class FileStore final : public Store {
 
   // Locks the table. Each call opens the lock's file anew, because a lock belongs to an open file: so threads exclude
   // each other as well. The wait ends at `end_ns`, because the process that holds the lock may be stopped.
-  absl::StatusOr<UniqueFd> LockTable(absl::string_view key, std::int64_t end_ns) const {
+  // No child keeps the lock that is forked meanwhile.
+  absl::StatusOr<FileLock> LockTable(absl::string_view key, std::int64_t end_ns) const {
     const std::string path = absl::StrCat(directory_, "/lock");
-    UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    UnsharedFd file(UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
+    const auto failed = [&] { return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno))); };
+    if (!file.valid()) return failed();
     absl::Duration pause = absl::Microseconds(100);
-    while (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EINTR && errno != EWOULDBLOCK) lock.Reset();
+    while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EINTR && errno != EWOULDBLOCK) return failed();
       const absl::Duration left = LeftUntil(end_ns);
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(
@@ -166,8 +183,7 @@ class FileStore final : public Store {
       absl::SleepFor(std::min(pause, left));
       pause = std::min(2 * pause, kLongestPause);
     }
-    if (!lock.valid()) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-    return lock;
+    return FileLock(std::move(file));
   }
 
   // The files that ranks hold or have held, each with its rank.

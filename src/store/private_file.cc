@@ -59,12 +59,12 @@ absl::Status WriteAll(int fd, absl::string_view content, absl::string_view path)
 }
 
 // Writes the file and returns it open. With `hold` the file is locked before anybody can see it under its name.
-absl::StatusOr<UniqueFd> Write(const std::string& path, absl::string_view content, bool hold) {
+absl::StatusOr<UnsharedFd> Write(const std::string& path, absl::string_view content, bool hold) {
   static std::atomic<unsigned> counter{0};
   const std::string temporary =
       absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".", counter++);
   ::unlink(temporary.c_str());  // the file may have been left by an earlier process with this id
-  UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  UnsharedFd fd(UniqueFd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)));
   if (!fd.valid()) return Failed(temporary, "cannot make the file");
   absl::Status status = hold ? Lock(fd.get(), temporary) : absl::OkStatus();
   if (status.ok()) status = WriteAll(fd.get(), content, temporary);
@@ -132,9 +132,7 @@ absl::Status WritePrivateFile(const std::string& path, absl::string_view content
 }
 
 absl::StatusOr<UnsharedFd> HoldPrivateFile(const std::string& path, absl::string_view content) {
-  absl::StatusOr<UniqueFd> fd = Write(path, content, /*hold=*/true);
-  if (!fd.ok()) return fd.status();
-  return UnsharedFd(*std::move(fd));
+  return Write(path, content, /*hold=*/true);
 }
 
 absl::StatusOr<bool> IsHeld(const std::string& path) {

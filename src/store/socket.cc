@@ -37,8 +37,18 @@ absl::Status WaitFor(int fd, short events, std::int64_t end_ns) {
   }
 }
 
-absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
-  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+// Whether the two ends of a connection are one socket. The kernel connects a socket so when nobody listens at the port
+// and the socket's own port, which the kernel chooses, happens to be that port.
+bool HasMetItself(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_bytes = sizeof(own), peer_bytes = sizeof(peer);
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 && own_bytes == peer_bytes &&
+         std::memcmp(&own, &peer, own_bytes) == 0;
+}
+
+absl::StatusOr<UnsharedFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
+  UnsharedFd fd(UniqueFd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (!fd.valid()) return Unavailable("socket", errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -50,6 +60,7 @@ absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns
   socklen_t length = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) return Unavailable("connect", error);
+  if (HasMetItself(fd.get())) return absl::UnavailableError("connect: nobody listens, and the socket has met itself");
   return fd;
 }
 
@@ -67,7 +78,7 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
   return std::pair{std::string(host), std::string(address.substr(colon + 1))};
 }
 
-absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
+absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
   addrinfo hints{};
@@ -82,7 +93,7 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_
   // An address that does not answer leaves the others their share of the time.
   int addresses = 0;
   for (const addrinfo* next = list; next != nullptr; next = next->ai_next) ++addresses;
-  absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");
+  absl::StatusOr<UnsharedFd> fd = absl::UnavailableError("no address");
   for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) {
     fd = ConnectOne(*next, addresses == 1 ? end_ns : std::min(end_ns, NanosIn(LeftUntil(end_ns) / addresses)));
     --addresses;

@@ -1,4 +1,5 @@
-// Blocking use of one TCP connection. Every wait ends at `end_ns` of MonotonicNanos.
+// Blocking use of one TCP connection. Every wait ends at `end_ns` of MonotonicNanos, but for the look-up of a host's
+// name in ConnectTcp, whose bound is the system's: resolv.conf's timeout and attempts.
 #ifndef TUTTI_STORE_SOCKET_H_
 #define TUTTI_STORE_SOCKET_H_
 
@@ -8,15 +9,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/unique_fd.h"
+#include "base/fork.h"
 
 namespace tutti {
 
 // Splits "host:port" or "[v6]:port"; InvalidArgument repeats the text.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_view address);
 
-// Connects a non-blocking socket. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
-absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
+// Connects a non-blocking socket, which no child keeps that is forked meanwhile: the server would take this process for
+// alive after its end. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
+absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
 
 // Sends all of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when the peer does not read.
 absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,20 +32,17 @@ Nonce RandomNonce() {
 
 absl::StatusOr<ClientLink> Authenticate(absl::string_view address, const JobKey& job, Rank rank, std::int64_t end_ns) {
   HoldStandardDescriptors();
-  absl::StatusOr<UniqueFd> connected = ConnectTcp(address, end_ns);
-  if (!connected.ok()) return connected.status();
-  // Also a child that is forked during the handshake must not keep the connection: the server would take this process
-  // for alive after its end.
-  UnsharedFd fd(*std::move(connected));
+  absl::StatusOr<UnsharedFd> fd = ConnectTcp(address, end_ns);
+  if (!fd.ok()) return fd.status();
 
   // The process id is part of the hash, so that a forked child counts as another process.
   static const Nonce program = RandomNonce();
   ClientHello hello{.rank = rank, .size = job.size, .job = Sha256(job.job_id), .nonce = RandomNonce()};
   hello.process = Sha256(absl::StrCat(View(program), ::getpid()));
   const std::string client_hello = Encode(hello);
-  if (absl::Status status = SendAll(fd.get(), client_hello, end_ns); !status.ok()) return status;
+  if (absl::Status status = SendAll(fd->get(), client_hello, end_ns); !status.ok()) return status;
 
-  absl::StatusOr<std::string> reply = ReceiveExactly(fd.get(), kServerHelloBytes + kProofBytes, end_ns);
+  absl::StatusOr<std::string> reply = ReceiveExactly(fd->get(), kServerHelloBytes + kProofBytes, end_ns);
   if (!reply.ok()) return reply.status();
   const absl::string_view server_hello = absl::string_view(*reply).substr(0, kServerHelloBytes);
   const std::optional<ServerHello> server = DecodeServerHello(server_hello);
@@ -58,10 +56,10 @@ absl::StatusOr<ClientLink> Authenticate(absl::string_view address, const JobKey&
                                                       " of the store protocol, rank ", rank, " version ",
                                                       kStoreVersion));
   }
-  if (absl::Status status = SendAll(fd.get(), View(keys.client_proof), end_ns); !status.ok()) return status;
+  if (absl::Status status = SendAll(fd->get(), View(keys.client_proof), end_ns); !status.ok()) return status;
 
   ClientLink link{.address = std::string(address),
-                  .fd = std::move(fd),
+                  .fd = *std::move(fd),
                   .reader = FrameReader(keys.server_to_client),
                   .writer = FrameWriter(keys.client_to_server)};
   while (true) {
@@ -141,8 +139,16 @@ class TcpStore final : public Store {
 absl::StatusOr<std::shared_ptr<Store>> TryTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                    std::int64_t end_ns) {
   absl::StatusOr<ClientLink> link = Authenticate(address, job, rank, std::min(end_ns, NanosIn(kAttemptTimeout)));
-  if (link.ok()) return std::make_shared<TcpStore>(*std::move(link));
-  return absl::Status(link.status().code(), absl::StrCat("store server at ", address, ": ", link.status().message()));
+  absl::Status status = link.status();
+  if (link.ok()) {
+    try {
+      return std::make_shared<TcpStore>(*std::move(link));
+    } catch (const std::system_error& no_thread) {
+      status = absl::ResourceExhaustedError(absl::StrCat("cannot start the thread of the connection of rank ", rank,
+                                                         ": ", no_thread.what(), "; raise the limit (ulimit -u)"));
+    }
+  }
+  return absl::Status(status.code(), absl::StrCat("store server at ", address, ": ", status.message()));
 }
 
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <list>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/descriptors.h"
 #include "base/fork.h"
 #include "base/standard_descriptors.h"
 #include "store/server_session.h"
@@ -148,7 +150,12 @@ class TcpStoreServer::Impl {
     thread_.join();
   }
 
-  absl::Status Start() {
+  // For a job of `size` ranks, each of which makes a connection.
+  absl::Status Start(int size) {
+    // Besides a connection of each rank: the socket that listens, and the client of a rank that serves.
+    const std::size_t descriptors = static_cast<std::size_t>(size) + 2;
+    const std::string what = absl::StrCat("the store server of ", size, size == 1 ? " rank" : " ranks");
+    if (absl::Status status = NeedDescriptors(descriptors, what); !status.ok()) return status;
     asio::error_code error;
     const auto found = tcp::resolver(context_).resolve(options_.host, absl::StrCat(options_.port),
                                                        tcp::resolver::passive | tcp::resolver::numeric_service, error);
@@ -206,14 +213,20 @@ class TcpStoreServer::Impl {
     acceptor_.async_wait(tcp::acceptor::wait_read, [this](const asio::error_code& error) {
       if (!acceptor_.is_open()) return;
       UniqueFd fd(error ? -1 : ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd.valid() && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return AcceptLater();
+      if (!fd.valid() && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return AcceptLater(errno);
       if (fd.valid()) Admit(std::move(fd));
       Accept();
     });
   }
 
-  // Accepts again a moment later: descriptors have most likely run out, and some will be free when connections end.
-  void AcceptLater() {
+  // Accepts again a moment later: descriptors have most likely run out (`why`: EMFILE), and some will be free when
+  // connections end. Says so on stderr the first time, because ranks wait meanwhile without a word.
+  void AcceptLater(int why) {
+    if (!std::exchange(told_, true)) {
+      const absl::Status refused = Refused("cannot accept a connection yet", {why, std::system_category()});
+      const std::string line = absl::StrCat("tutti: ", address_, ": ", refused.message(), "\n");
+      std::fputs(line.c_str(), stderr);
+    }
     retry_.expires_after(std::chrono::milliseconds(100));
     retry_.async_wait([this](const asio::error_code& error) {
       if (!error) Accept();
@@ -246,6 +259,7 @@ class TcpStoreServer::Impl {
   tcp::acceptor acceptor_{context_};
   tcp protocol_ = tcp::v4();
   asio::steady_timer retry_{context_};
+  bool told_ = false;                                   // that a connection cannot be accepted yet
   std::list<std::shared_ptr<Connection>> connections_;  // oldest first
   std::string address_;
   std::thread thread_;
@@ -274,7 +288,7 @@ absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Start(const JobK
   } catch (const std::system_error& error) {
     return Refused("cannot make its event loop", error.code());
   }
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  if (absl::Status status = impl->Start(job.size); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(impl)));
 }
 

@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "comm/network_interface.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "store/mac.h"
 #include "store/private_file.h"
+#include "store/tcp_client.h"
+#include "tests/harness/network_namespace.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/store/child_process.h"
 #include "tests/store/raw_store_client.h"
@@ -208,6 +211,13 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("rank 0 would serve at ", elsewhere, ", which is ", here,
                                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE")));
+  if (FindNetworkInterface("::1").ok()) {
+    status = JoinOverNetwork(OnTwoNodes(0), secret, elsewhere, "::1", SoonNanos()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("which is [::1]:"));
+    const std::string loopback = "[::1]" + here.substr(here.find(':'));
+    EXPECT_TRUE(JoinOverNetwork(OnTwoNodes(0), secret, loopback, "", SoonNanos()).ok());
+  }
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
   status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -217,6 +227,30 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
               absl::StatusCode::kInvalidArgument)
         << address;
   }
+}
+
+// In a new network namespace, where this node has two addresses besides that of loopback.
+TEST(JoinOverNetworkTest, Rank0ListensWhereTheOthersLook) {
+  constexpr const char* kMeeting = "192.0.2.1";
+  constexpr const char* kInterface = "198.51.100.1";
+  const JobSecret secret = RandomJobSecret();
+  const bool has_run = RunInNetworkNamespace([&] {
+    AddLoopbackAddress("lo:1", kMeeting);
+    AddLoopbackAddress("lo:2", kInterface);
+    const auto is_met_at = [&](const std::string& host, const std::string& rendezvous, const std::string& interface) {
+      const auto store = JoinOverNetwork(OnTwoNodes(0), secret, rendezvous + ":29400", interface, SoonNanos());
+      EXPECT_TRUE(store.ok()) << store.status();
+      return TryTcpStore(host + ":29400", StoreKey(OnTwoNodes(1), secret), 1, SoonNanos()).ok();
+    };
+    EXPECT_TRUE(is_met_at(kMeeting, kMeeting, kInterface));
+    EXPECT_TRUE(is_met_at(kMeeting, kMeeting, ""));
+    EXPECT_TRUE(is_met_at(kInterface, "127.0.1.1", kInterface)) << "as Debian calls a machine";
+    const absl::Status status =
+        JoinOverNetwork(OnTwoNodes(0), secret, "192.0.2.1:29400", "127.0.0.1", SoonNanos()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("which is 127.0.0.1:29400 here"));
+  });
+  if (!has_run) GTEST_SKIP() << "making a network namespace needs root";
 }
 
 TEST(RendezvousAddressTest, IsFoundInOrder) {

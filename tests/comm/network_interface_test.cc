@@ -83,6 +83,19 @@ TEST(InterfaceTowardsTest, ThisNodeIsReachedByLoopback) {
   EXPECT_TRUE(IsLoopbackAddress("::1"));
 }
 
+// 192.0.2.1 lies nowhere, but most machines have a route that would lead there, and an address from which to send.
+TEST(OwnAddressesTest, AreThoseOfThisNodeButLoopback) {
+  for (const char* host : {"127.0.0.1", "::1", "127.0.1.1", "localhost", "192.0.2.1", "no host has this name", ""}) {
+    EXPECT_TRUE(OwnAddresses(host).empty()) << host;
+  }
+  const absl::StatusOr<NetworkInterface> outward = InterfaceTowards("192.0.2.1");
+  if (!outward.ok()) GTEST_SKIP() << "this machine has no network: " << outward.status();
+  const std::vector<NetworkInterface> own = OwnAddresses(outward->address);
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_EQ(own[0].device, outward->device);
+  EXPECT_EQ(own[0].address, outward->address);
+}
+
 // In a new network namespace, where loopback is down.
 TEST(AwaitRunningTest, AnInterfaceThatIsDownIsToldHowItIsBroughtUp) {
   absl::Status existing, missing;

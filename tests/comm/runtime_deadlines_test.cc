@@ -1,12 +1,16 @@
 // The deadline of a wait that takes many calls of a store, while somebody sets the system's clock.
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "comm/device_parts.h"
 #include "gtest/gtest.h"
+#include "tests/harness/fake_device.h"
 #include "tests/harness/stopped_clock.h"
+#include "tests/harness/world.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
 #include "tutti/transport.h"
@@ -70,6 +74,42 @@ TEST(DeadlinesTest, ACommunicatorIsMadeInItsTime) {
   const auto world = Communicator::Create({Identity{}, store}, std::move(transport), {.timeout = kTimeout});
   EXPECT_TRUE(world.ok()) << world.status();
   EXPECT_GT(store->calls(), 16);
+}
+
+// A maker of native transports, during whose first call the system's clock is set an hour back. The deadlines of its
+// calls must not show that.
+class ClockSettingMaker final : public NativeTransportMaker {
+ public:
+  explicit ClockSettingMaker(const NativeTransportMaker& maker) : maker_(maker) {}
+
+  absl::StatusOr<std::string> NewId() const override {
+    clock_.emplace(-absl::Hours(1));
+    return maker_.NewId();
+  }
+  absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(absl::string_view id, Rank rank, int size, int device,
+                                                           absl::Time deadline) const override {
+    EXPECT_LT(deadline - absl::Now(), absl::Hours(1)) << "rank " << rank;
+    return maker_.Connect(id, rank, size, device, deadline);
+  }
+
+ private:
+  const NativeTransportMaker& maker_;
+  mutable std::optional<StoppedClock> clock_;
+};
+
+TEST(DeadlinesTest, RanksOnGpusMeetInTheirTime) {
+  UseFakeDevices();
+  DeviceParts parts = PartsOfThisProcess().value();
+  const ClockSettingMaker maker(*parts.native);
+  parts.native = &maker;
+  WorldOptions options = OnDevices();
+  std::once_flag set;
+  options.wrap = [&](Rank, std::unique_ptr<Transport> transport) {
+    std::call_once(set, [&] { SetPartsOfThisProcess(&parts); });  // after RunWorld has set the fake's own
+    return transport;
+  };
+  RunWorld(2, options, [](Communicator& comm) { EXPECT_EQ(comm.gpu_transport().substr(0, 5), "nccl:"); });
+  SetPartsOfThisProcess(nullptr);
 }
 
 }  // namespace

@@ -164,6 +164,16 @@ class Recipes(OnMachines):
     def test_subnet(self):
         self.check(scripts("subnet"), 2)
 
+    def test_an_interface_beside_the_one_where_rank_0_is_met(self):
+        """Rank 0 is met at the address that TUTTI_RENDEZVOUS means, whichever TUTTI_INTERFACE names."""
+        second = {name: f"ip address add 10.78.0.{i + 1}/24 dev {self.machines.device(i)}; "
+                        f"ip address add fd00::{i + 1}/64 nodad dev {self.machines.device(i)}"
+                  for i, name in enumerate(Machines.NAMES)}
+        self.check(second)
+        self.check(by_hand(), 2, **PLACE | {"TUTTI_TIMEOUT": "20", "TUTTI_INTERFACE": "10.78.0.0/24"})
+        own_device = [f"export TUTTI_INTERFACE={self.machines.device(i)}" for i in range(2)]
+        self.check(by_hand(*own_device), 2, **PLACE | {"TUTTI_TIMEOUT": "20", "TUTTI_RENDEZVOUS": "[fd00::1]:29400"})
+
     def test_a_link_that_is_ready_later(self):
         """A second goes by until the kernel says of an interface that it runs: UCX takes no message for it before."""
         first, second = by_hand(before2=f"{NOT_READY}; (sleep 1; {READY}) &").values()

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
 #include "gtest/gtest.h"
-#include "store/socket.h"
 
 namespace tutti {
 

@@ -71,7 +71,7 @@ class RawStoreClient {
     return nonce;
   }
 
-  UniqueFd fd_;
+  UnsharedFd fd_;
   std::optional<FrameReader> reader_;
   StoreResponse welcome_;
 };

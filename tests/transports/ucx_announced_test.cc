@@ -1,6 +1,7 @@
 // Messages that the receiver reads from its sender's region: the conformance suite, all of whose messages are sent from
 // there, and what is particular to them.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -212,6 +213,39 @@ TEST_P(UcxAnnounced, AReceiverThatDiscardsEndsTheSend) {
       EXPECT_EQ(op.status.code(), absl::StatusCode::kCancelled) << op.status;
     });
   }
+}
+
+// The bits above a tag name the sender, and 0x4000 is no rank of two.
+TEST_P(UcxAnnounced, AMessageFromASourceThatIsNoRankIsForgotten) {
+  constexpr std::uint64_t kNoRank = std::uint64_t{0x4000} << kTagBits;
+  constexpr std::uint32_t kGroup = 3;
+  constexpr std::uint64_t kDiscarded = std::uint64_t{kGroup} << kGroupShift;
+  RunRanks(2, [&](RankDriver& me) {
+    const std::string data = Payload(kLong, 1);
+    Op word, answer;
+    std::array<Op, 4> forged;
+    std::string text(4, '\0');
+    if (me.rank == 0) {
+      me.Send(1, kNoRank | kDiscarded, "word", &forged[0]);
+      me.Send(1, kNoRank | kDiscarded, data, &forged[1]);
+      me.Send(1, kNoRank | 5, "lies", &forged[2]);
+      me.Send(1, kNoRank | 5, data, &forged[3]);
+      me.Send(1, 5, "word", &word);
+      me.Recv(1, 6, &text, &answer);
+      me.Await({&word, &answer});
+      me.transport.Shutdown(absl::InternalError("over"));
+      me.Await({&forged[0], &forged[1], &forged[2], &forged[3]});
+      return;
+    }
+    me.transport.RecvFromAny(5, text.data(), static_cast<std::int64_t>(text.size()), &word);
+    me.Await({&word});
+    EXPECT_EQ(word.status, absl::OkStatus());
+    EXPECT_EQ(word.source, 0);
+    EXPECT_EQ(text, "word");
+    me.transport.Discard(kGroup);
+    me.Send(0, 6, "done", &answer);
+    me.Await({&answer});
+  });
 }
 
 TEST_P(UcxAnnounced, AnAbortOfTheSenderEndsBothSides) {

@@ -11,12 +11,12 @@
 #include <deque>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptors.h"
 #include "gmock/gmock.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
 #include "tests/transports/forked_ranks.h"
 #include "tests/transports/payload.h"
-#include "transports/ucx/descriptors.h"
 
 namespace tutti {
 namespace {
@@ -377,7 +377,7 @@ TEST_P(UcxProcessDeathTest, AForkedChildThatEndsDisturbsNobody) {
 }
 
 std::vector<int> InheritedByHelpers() {
-  std::vector<int> inherited = ucx::OpenDescriptors();
+  std::vector<int> inherited = OpenDescriptors();
   std::erase_if(inherited, [](int fd) { return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0; });
   return inherited;
 }
@@ -393,7 +393,7 @@ TEST_P(UcxProcessDeathTest, NoDescriptorOfATransportIsInherited) {
       me.Send(peer, 1, out, &ops[static_cast<std::size_t>(3 + peer)]);
     }
     me.DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op& op) { return op.calls > 0; }); });
-    EXPECT_GT(ucx::OpenDescriptors().size(), before.size() + 10);
+    EXPECT_GT(OpenDescriptors().size(), before.size() + 10);
     EXPECT_EQ(InheritedByHelpers(), before);
     me.transport.Shutdown(absl::OkStatus());
   });

@@ -9,11 +9,11 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptors.h"
 #include "gmock/gmock.h"
 #include "tests/transports/conformance.h"
 #include "tests/transports/wire_pair.h"
 #include "transports/ucx/address.h"
-#include "transports/ucx/descriptors.h"
 
 namespace tutti {
 namespace {
@@ -420,7 +420,7 @@ std::vector<std::string> ConnectBoth(absl::Span<const std::unique_ptr<Transport>
 // The other end of a connection that the rank of address `blob` has accepted; that end is of this process, too.
 int ConnectionTo(const std::string& blob) {
   const std::string listened = ucx::DecodeAddress(blob)->wire;
-  for (const int fd : ucx::OpenDescriptors()) {
+  for (const int fd : OpenDescriptors()) {
     std::string peer(listened.size(), '\0');
     auto bytes = static_cast<socklen_t>(peer.size());
     if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) return fd;
@@ -451,13 +451,13 @@ TEST(UcxWiredDescriptors, AllAreClosedAtTheEnd) {
   };
   const TransportMaker maker = Nodes(4);
   run(maker.make(2, {.region_bytes = 4096}), false);  // UCX opens some descriptors for the process
-  const std::size_t before = ucx::OpenDescriptors().size();
+  const std::size_t before = OpenDescriptors().size();
   for (const bool aborts : {false, true}) {
     run(maker.make(2, {.region_bytes = 4096}), aborts);
-    EXPECT_EQ(ucx::OpenDescriptors().size(), before);
+    EXPECT_EQ(OpenDescriptors().size(), before);
   }
   maker.make(2, {.region_bytes = 4096}).clear();  // which have never been connected
-  EXPECT_EQ(ucx::OpenDescriptors().size(), before);
+  EXPECT_EQ(OpenDescriptors().size(), before);
 }
 
 TEST(UcxWiredOptions, AWrongNumberOfConnectionsIsNamedWithItsBounds) {

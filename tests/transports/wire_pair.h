@@ -60,7 +60,7 @@ struct WiredRank {
   }
   // Whether bytes are under way from this rank, or wait here to be read.
   bool HasBytesUnderWay() {
-    for (const UniqueFd& socket : wire().sockets()) {
+    for (const UnsharedFd& socket : wire().sockets()) {
       int unread = 0;
       if (ioctl(socket.get(), FIONREAD, &unread) == 0 && unread > 0) return true;
     }

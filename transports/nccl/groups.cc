@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(const ConnectOptions& o
   if (!joined.ok()) return joined;
   absl::StatusOr<std::unique_ptr<NativeTransport>> made = all.Divide(0, rank, what, end_ns);
   if (!made.ok()) return made;
-  if (absl::Status given_up = all.Finalize(deadline); !given_up.ok()) return given_up;
+  if (absl::Status given_up = all.Finalize(TimeAt(end_ns)); !given_up.ok()) return given_up;
   return made;
 }
 

@@ -31,13 +31,14 @@ bool UcxTransport::MatchQueued() {
 bool UcxTransport::ReceiveNext(std::uint64_t tag, const QueuedRecv& recv) {
   ucp_tag_recv_info_t info;
   ucp_tag_message_h message = nullptr;
+  Rank source = kAnySource;
   for (;;) {  // ends with the last message that has come: none comes meanwhile
     message = ucp_.ucp_tag_probe_nb(worker_->get(), tag, kTagMask, /*remove=*/1, &info);
     if (message == nullptr) return false;
-    if (!health_.lost(SourceOf(info.sender_tag))) break;
+    source = SourceOf(info.sender_tag);
+    if (IsRank(source) && !health_.lost(source)) break;
     ThrowAway(message, info);
   }
-  const Rank source = SourceOf(info.sender_tag);
   recv.completion->source = source;
   Operation* operation = NewOperation(recv.completion, source, tag, recv.bytes, true);
   operation->data = recv.data;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/boot_id.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/standard_descriptors.h"
 #include "transports/ucx/descriptors.h"
 #include "transports/ucx/network_hint.h"
@@ -228,9 +229,8 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, s
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx_options,
                                                             const TransportOptions& options) {
   HoldStandardDescriptors();
-  // Descriptors are counted first: without a free descriptor UCX cannot even be loaded.
-  if (absl::Status status = ucx::NeedDescriptors(ucx::kDescriptors, "a rank that uses UCX"); !status.ok())
-    return status;
+  // Descriptors are counted first: without a free descriptor UCX cannot even be loaded, and later aborts the process.
+  if (absl::Status status = NeedDescriptors(ucx::kDescriptors, "a rank that uses UCX"); !status.ok()) return status;
   const std::string interface = ucx_options.interface.empty() ? "lo" : ucx_options.interface;
   if (absl::Status status = ucx::CheckInterface(interface); !status.ok()) return status;
   absl::StatusOr<std::string> node = ucx_options.node;

@@ -1,17 +1,10 @@
-// File descriptors of this process: UCX opens descriptors without close-on-exec, and aborts the process where no
-// descriptor is free.
+// The file descriptors that UCX opens, none of them close-on-exec.
 #ifndef TUTTI_TRANSPORTS_UCX_DESCRIPTORS_H_
 #define TUTTI_TRANSPORTS_UCX_DESCRIPTORS_H_
 
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
-
 namespace tutti::ucx {
-
-// The descriptors of this process that are open now.
-std::vector<int> OpenDescriptors();
 
 // Makes descriptors close-on-exec that were opened since `before` and are of a kind that UCX opens: a socket, a pipe,
 // an event descriptor of the kernel, a file of shared memory or /dev/null. Descriptors that another thread opens
@@ -24,10 +17,6 @@ void CloseOnExecBehind(int epoll);
 
 // Makes the files behind UCX's shared memory close-on-exec; UCX opens more of them when peers connect.
 void CloseSharedFilesOnExec();
-
-// ResourceExhausted unless this process may open `count` more descriptors; `what` names the user of the descriptors in
-// the error.
-absl::Status NeedDescriptors(std::size_t count, absl::string_view what);
 
 }  // namespace tutti::ucx
 

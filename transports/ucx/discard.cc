@@ -73,10 +73,11 @@ int UcxTransport::ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most) {
 }
 
 void UcxTransport::ThrowAway(ucp_tag_message_h message, const ucp_tag_recv_info_t& info) {
-  if ((info.sender_tag & kAnnounces) != 0) {
+  const Rank source = SourceOf(info.sender_tag);
+  if ((info.sender_tag & kAnnounces) != 0 && IsRank(source)) {
     // A receive of no bytes, which nobody waits for: the sender of the message is told that it has been taken.
     static Completion nobody = {.done = [](Completion*, const absl::Status&) {}};
-    Operation* operation = NewOperation(&nobody, SourceOf(info.sender_tag), info.sender_tag & kTagMask, 0, true);
+    Operation* operation = NewOperation(&nobody, source, info.sender_tag & kTagMask, 0, true);
     operation->discarded = true;
     return Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
       return ucp_.ucp_tag_msg_recv_nbx(worker_->get(), buffer, length, message, &param);

@@ -217,6 +217,8 @@ class UcxTransport final : public Transport {
   // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many messages were
   // thrown away.
   int ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most);
+  // Whether `source` of a tag that has come is a rank; what a stranger sends may name any source.
+  bool IsRank(Rank source) const { return source < static_cast<Rank>(endpoints_.size()); }
   // Throws a message away that has been taken out of UCX's queue.
   void ThrowAway(ucp_tag_message_h message, const ucp_tag_recv_info_t& info);
   // Takes the result of a call of UCX for which nobody waits: a request, which is freed when it has ended, or a status.
@@ -239,7 +241,7 @@ class UcxTransport final : public Transport {
   // Gives queued receives the messages that have come for them; true when any left the queues.
   bool MatchQueued();
   // Posts `recv`, which is from any source, for the first message of `tag` from a rank that is not lost; false when
-  // there is none.
+  // there is none. Throws messages away that come before from lost ranks and from sources that are no rank.
   bool ReceiveNext(std::uint64_t tag, const QueuedRecv& recv);
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);

@@ -40,7 +40,8 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || e
 }  // namespace
 
 Wire::Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news)
-    : peer_(peer), window_(window), sockets_(std::move(sockets)), connections_(sockets_.size()), news_(news) {
+    : peer_(peer), window_(window), connections_(sockets.size()), news_(news) {
+  for (UniqueFd& socket : sockets) sockets_.emplace_back(std::move(socket));
   UpdateReady();
 }
 
@@ -466,11 +467,11 @@ void Wire::HasClosed(Connection& connection) {
 }
 
 void Wire::FinishSending() {
-  for (const UniqueFd& socket : sockets_) shutdown(socket.get(), SHUT_WR);
+  for (const UnsharedFd& socket : sockets_) shutdown(socket.get(), SHUT_WR);
 }
 
 bool Wire::IsDelivered() const {
-  return broken_ || std::all_of(sockets_.begin(), sockets_.end(), [](const UniqueFd& socket) {
+  return broken_ || std::all_of(sockets_.begin(), sockets_.end(), [](const UnsharedFd& socket) {
            int unacknowledged = 0;
            return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
          });

@@ -24,6 +24,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/wire_frame.h"
 #include "tutti/dtype.h"
@@ -55,7 +56,8 @@ class Wire {
   // The most memory of a rank for what comes before its receive is posted, of all peers together.
   static constexpr std::int64_t kEarlyMemory = 128 << 20;
 
-  // The wire to `peer`, which adds to `news`.
+  // The wire to `peer`, which adds to `news`. No child keeps the connections that is forked from now on: their end
+  // shows `peer` that this process has died.
   Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news);
   ~Wire() { Close(); }
   Wire(const Wire&) = delete;
@@ -105,7 +107,7 @@ class Wire {
   // Whether the peer's machine has all that was sent, or the wire is broken.
   bool IsDelivered() const;
 
-  absl::Span<const UniqueFd> sockets() const { return sockets_; }
+  absl::Span<const UnsharedFd> sockets() const { return sockets_; }
 
  private:
   // The memory for what comes early, in windows. Of the messages whose frames are kept, the sender has sent all but one
@@ -198,7 +200,7 @@ class Wire {
 
   const Rank peer_;
   const std::int64_t window_;
-  std::vector<UniqueFd> sockets_;
+  std::vector<UnsharedFd> sockets_;
   std::vector<Connection> connections_;
   WireNews& news_;
   std::optional<std::string> broken_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptors.h"
 #include "transports/ucx/descriptors.h"
 
 namespace tutti::ucx {
