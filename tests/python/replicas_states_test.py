@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from ranks import run_ranks
+from ranks import on_two_nodes, run_ranks
 from replicas_test import loss_of, net, train, weights_of, wrap
 
 
@@ -75,6 +75,22 @@ def loads_states_of_three(rank, strategy, files):
 ])
 def test_a_checkpoint_of_three_ranks_goes_on_on_two(strategy):
     run_ranks(2, loads_states_of_three, strategy, run_ranks(3, saves, strategy))
+
+
+def goes_on_where_four_states_were_saved(rank, strategy, files):
+    model, optimizer = wrap(strategy)
+    model.load_state_dict([loaded(model_file) for model_file, _ in files])
+    assert model.step == 4
+    train(model, optimizer, rank, 2, first=4)
+    model.flush()
+    model.check_replicas()
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized"])
+def test_a_checkpoint_of_two_nodes_goes_on_on_one(strategy):
+    files = run_ranks(4, saves, strategy, prepare=on_two_nodes())
+    for prepare in (None, on_two_nodes()):
+        run_ranks(4, goes_on_where_four_states_were_saved, strategy, files, prepare=prepare)
 
 
 def cannot_load_on_one_rank(rank, strategy):

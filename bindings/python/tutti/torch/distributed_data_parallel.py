@@ -347,9 +347,9 @@ class DistributedDataParallel(torch.nn.Module):
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
 
     def load_strategy_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """Loads what ``get_extra_state()`` returned on this rank or, for a world of another size, on all saved ranks.
+        """Loads what ``get_extra_state()`` returned on this rank or, for any world, on all saved ranks in their order.
 
-        The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
+        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
         """
         self._replicas.load_state([states.to_bytes(one["state"]) for one in saved])
 
@@ -361,9 +361,10 @@ class DistributedDataParallel(torch.nn.Module):
     ) -> Any:
         """Loads what ``state_dict()`` returned on this rank or, given a list, on all ranks of the saved world, by rank.
 
-        A world of another size needs the list; all ranks then get the weights of its first one. Where the state of the
-        strategy is missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says
-        what does not fit; the strategy's state is then unchanged.
+        A world of another size, or whose ranks are spread over nodes in another way, needs the list. Where its length is
+        not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
+        missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says what does not
+        fit; the strategy's state is then unchanged.
         """
         result, error, strategy_states = None, None, None
         try:
@@ -398,9 +399,9 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(
                 f"load_state_dict: rank {self.process_group.rank()} got {what}; state_dict is what state_dict() returned "
                 "on this rank, or the list of what it returned on all ranks")
-        same_world = len(every) in (1, self.process_group.size())
-        mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
-        return mine, [mine] if same_world else every
+        # All states of a list: as many ranks on other nodes need those of the others, too, where one rank of each node
+        # exchanges for all.
+        return every[self.process_group.rank() if len(every) == self.process_group.size() else 0], every
 
     def _end_update(self) -> None:
         self._hand_over_buffers()
