@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tutti.torch  # registers the backend
+from tutti.torch import optimizer_steps
 
 PROFILED_STEPS = 5  # steps after the measured ones, which the profiler would slow down
 
@@ -119,6 +120,8 @@ class Clock:
         if self.optimizer is None:
             self.optimizer = optimizer
         if optimizer is not self.optimizer or not dist.is_initialized():
+            return
+        if optimizer_steps.is_inside_another_step(optimizer):
             return
         self.count += 1
         self.had_backend = self.had_backend or exists_group_of(self.backend)

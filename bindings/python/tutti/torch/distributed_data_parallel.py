@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from tutti.torch import states
+from tutti.torch import optimizer_steps, states
 from tutti.torch.qadam import QAdam
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
@@ -189,7 +189,7 @@ class DistributedDataParallel(torch.nn.Module):
             model = this()
             if model is not None and checks_scaler:
                 _check_scaler()
-            if model is None or model._steps_together:
+            if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
@@ -203,10 +203,11 @@ class DistributedDataParallel(torch.nn.Module):
                 return (arguments[0], lambda: loss, *arguments[2:]), keywords
             return arguments, {**keywords, "closure": lambda: loss}
 
-        def after(_optimizer: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
+        def after(known: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
             model = this()
-            if model is not None and not model._steps_together:
-                model._end_update()
+            if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
+                return
+            model._end_update()
 
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
