@@ -406,6 +406,29 @@ def test_gradients_that_were_not_exchanged():
     run_ranks(2, has_no_exchanged_gradients)
 
 
+def replaces_gradients_of_two_optimizers(rank):
+    module = net()
+    optimizers = [torch.optim.SGD(layer.parameters(), 0.1) for layer in (module[0], module[2])]
+    model = tutti.torch.DistributedDataParallel(module, optimizers)
+    for step in range(3):
+        loss_of(model, rank, step).backward()
+        for parameter in module.parameters():
+            parameter.grad = parameter.grad.clamp(-0.01, 0.01)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for optimizer in optimizers:
+        with pytest.raises(ValueError, match="was not made by a backward"):
+            optimizer.step()
+    model.check_replicas()
+
+
+def test_two_optimizers_and_gradients_of_the_user():
+    run_ranks(2, replaces_gradients_of_two_optimizers)
+
+
 def meets_a_dead_rank(rank):
     model, optimizer = wrap("decentralized")
     train(model, optimizer, rank, 2)

@@ -161,7 +161,7 @@ void DefineModelReplicas(py::module_& module) {
       .def_property_readonly(
           "exchanges_weights",
           [](const ModelReplicas& model) { return model.replicas()->synchronizer().exchanges_weights(); })
-      .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
+      .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"), py::arg("optimizer") = 0)
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
       .def("set_buffers", &SetBuffers, py::arg("buffers"))

@@ -181,6 +181,7 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(optimizer, QAdam):
             optimizer._attach(self._replicas)
         self._optimizers.append(optimizer)
+        number = len(self._optimizers)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
         checks_scaler = self._replicas.exchanges_weights
@@ -193,12 +194,12 @@ class DistributedDataParallel(torch.nn.Module):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
-                model._replicas.begin_update(uses_gradients=closure is None)
+                model._replicas.begin_update(closure is None, number)
                 return None
             # The closure runs before the update: an exchange that is under way has the time of forward and backward.
             with torch.enable_grad():
                 loss = closure()
-            model._replicas.begin_update(uses_gradients=True)
+            model._replicas.begin_update(True, number)
             if len(arguments) > 1:
                 return (arguments[0], lambda: loss, *arguments[2:]), keywords
             return arguments, {**keywords, "closure": lambda: loss}
