@@ -165,6 +165,9 @@ void DefineModelReplicas(py::module_& module) {
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
       .def("set_buffers", &SetBuffers, py::arg("buffers"))
+      .def_property_readonly("buffers_are_due",
+                             [](const ModelReplicas& model) { return model.replicas()->buffers_are_due(); })
+      .def("synchronize_buffers", OfReplicas(&nn::Replicas::SynchronizeBuffers))
       .def("broadcast", OfReplicas(&nn::Replicas::Broadcast))
       .def("broadcast_bytes", &BroadcastBytes, py::arg("bytes"))
       .def("flush", OfReplicas(&nn::Replicas::Flush))

@@ -94,7 +94,9 @@ class DistributedDataParallel(torch.nn.Module):
     ``tutti``; the model gets a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
-    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. A buffer that the module assigns anew, fills or
+    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. Without an optimizer whose steps the model hears of,
+    the first forward after each ``backward()`` that exchanges gradients does so, as that of torch's: all ranks make it. A
+    buffer that the module assigns anew, fills or
     registers later counts as it is then, and has one shape on all ranks. With ``find_unused_parameters`` a backward need
     not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
     ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and schedules, and the fastest are kept
@@ -151,6 +153,9 @@ class DistributedDataParallel(torch.nn.Module):
         # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
         # the hook, too.
         self._check_module()
+        if not self._optimizers and self._replicas.buffers_are_due:  # nobody tells of a step, in which that is done
+            self._hand_over_buffers()
+            self._replicas.synchronize_buffers()
         return self.module(*inputs, **arguments)
 
     @property

@@ -98,6 +98,14 @@ class Replicas {
 
   // Gives all ranks the average of their weights and makes buffers equal. Collective.
   void Flush();
+  // Whether a backward() has exchanged gradients since buffers were made equal: where optimizers make their steps
+  // outside of updates, SynchronizeBuffers is then called before the next forward. Equal on all ranks.
+  bool buffers_are_due() const {
+    return buffer_mode_ != Buffers::kLeave && gradients_->exchanged_backwards() > equal_after_ &&
+           synchronizer_->steps_together();
+  }
+  // Makes buffers equal. Collective.
+  void SynchronizeBuffers();
   // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
   bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
   // Declares the scale of the losses: see Synchronizer::SetLossScale.
@@ -133,7 +141,6 @@ class Replicas {
   absl::Status MayBeginBackward() const;
   absl::Status CheckPlaces() const;
   std::int64_t UsedBackwards() const;
-  void SynchronizeBuffers();
 
   Communicator& communicator_;
   const Buffers buffer_mode_;
@@ -153,6 +160,7 @@ class Replicas {
   const int exceptions_ = std::uncaught_exceptions();
   std::uintptr_t optimizer_ = 0;                              // of the update under way, or the last one
   std::unordered_map<std::uintptr_t, std::int64_t> used_by_;  // exchanged_backwards() at the last update of each
+  std::int64_t equal_after_ = 0;                              // exchanged_backwards() when buffers were made equal
   bool updating_ = false;                                     // the weights change inside an update now
   bool update_failed_ = false;   // an exception, perhaps of a backward() inside it, has ended the last update
   bool steps_together_ = false;  // all ranks make the update under way together
@@ -332,6 +340,7 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
 }
 
 inline void Replicas::SynchronizeBuffers() {
+  equal_after_ = gradients_->exchanged_backwards();
   if (buffer_mode_ == Buffers::kLeave) return;
   const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
   absl::Status status;
