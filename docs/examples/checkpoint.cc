@@ -18,17 +18,15 @@
 namespace {
 
 // [states]
-// What this rank loads: of a saved world of the same size its own state, of another world the states of all ranks, in
-// their order.
-std::vector<std::string> StatesFor(const tutti::Communicator& world, const std::string& folder) {
+// The states of all ranks that saved, in their order.
+std::vector<std::string> StatesIn(const std::string& folder) {
   std::vector<std::string> states;
   while (std::ifstream file{folder + "/state." + std::to_string(states.size()), std::ios::binary}) {
     std::ostringstream state;
     state << file.rdbuf();
     states.push_back(state.str());
   }
-  if (static_cast<int>(states.size()) != world.size()) return states;
-  return {states[world.rank()]};
+  return states;
 }
 // [states]
 
@@ -66,7 +64,7 @@ int main(int argc, char** argv) {
   tutti::nn::DataParallel replicas(*world, *net, {.strategy = "low_precision_decentralized"});
   if (resumes) {
     torch::load(optimizer, from + "/optimizer.pt");
-    replicas.LoadState(StatesFor(*world, from));
+    replicas.LoadState(StatesIn(from));
   }
   // [resume]
 

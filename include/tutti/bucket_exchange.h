@@ -105,10 +105,9 @@ class BucketExchange {
   // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way.
   absl::StatusOr<std::string> SaveState() const;
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
-  // saved, or in none yet. In a world of the same size each rank loads its own state; in a world of another size every
-  // rank is given the states of all ranks of the old world, in rank order, and takes its share (see
-  // Synchronizer::LoadState). Collective: InvalidArgument, on every rank, names what does not fit, and nothing is
-  // changed then.
+  // saved, or in none yet. `states` are those of all ranks of the old world, in rank order, of which each rank takes
+  // its own or its share; in a world of the same size and nodes, also a rank's own alone (see Synchronizer::LoadState).
+  // Collective: InvalidArgument, on every rank, names what does not fit, and nothing is changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
  private:

@@ -233,8 +233,8 @@ class Synchronizer {
   // goes on bit for bit. Waits until the last exchange has ended; if that exchange failed, the result is empty, which
   // LoadState refuses, and the next step returns the error. Between steps only.
   std::string SaveState() const;
-  // Loads what SaveState of the same strategy and parameters returned. A world of the same size gives each rank its own
-  // state. A world of another size gives every rank the states of all ranks of the old world, in rank order, and each
+  // Loads what SaveState of the same strategy and parameters returned on all ranks of the old world, in rank order. In
+  // a world of the same size and nodes a rank takes its own state, which may also be given alone. In another world each
   // takes its share of the residuals, so that the results still get what was held back (except in buckets that are not
   // encoded in this world). Residuals of values that are averaged are scaled with the number of ranks; residuals of a
   // sum are not. Replicas then start anew from the present weights. The loss scale is that of the states. For `async`,

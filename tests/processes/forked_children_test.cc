@@ -87,7 +87,6 @@ TEST(ForkedChildrenTest, AreToldThatTheCommunicatorIsNotTheirs) {
       "not to a forked child");
 }
 
-<<<<<<< HEAD
 // A call of the parent that is under way at the fork never ends in the child.
 TEST(ForkedChildrenTest, AreToldOfCallsOfTheirParentAtOnce) {
   const ProcessWorld::Body body = [](Communicator& world, const ProcessWorld::Report& report) {
@@ -114,7 +113,8 @@ TEST(ForkedChildrenTest, AreToldOfCallsOfTheirParentAtOnce) {
   EXPECT_THAT(world.NextLine(0), HasSubstr("not to a forked child"));
   EXPECT_EQ(world.NextLine(0), "child ended with 0");
   EXPECT_EQ(world.NextLine(1), "sent");
-=======
+}
+
 // Each rank is a node of its own.
 TEST(ForkedChildrenTest, DoNotHideTheDeathOfTheirParentFromOtherNodes) {
   const auto body = [](Communicator& world, const ProcessWorld::Report& report) {
@@ -136,7 +136,6 @@ TEST(ForkedChildrenTest, DoNotHideTheDeathOfTheirParentFromOtherNodes) {
   // Not by UCX, which tells a minute later of an "Endpoint timeout".
   EXPECT_THAT(world.NextLine(0), AllOf(HasSubstr("UNAVAILABLE: rank 1 died"), Not(HasSubstr("timeout"))));
   EXPECT_EQ(kill(child, SIGKILL), 0) << "the child lived";
->>>>>>> fix-e
 }
 
 }  // namespace

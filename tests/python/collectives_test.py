@@ -217,6 +217,34 @@ def coalesced_with_a_mistake(rank):
     assert [one[0] for one, _ in outputs] == list(range(size))
 
 
+def read_otherwise(rank):
+    """Tensors that torch conjugates or negates when they are read, so that their memory holds other numbers.
+
+    torch.distributed itself hands over copies of them, except in the lists of these calls.
+    """
+    size = dist.get_world_size()
+    root = size - 1
+    for lazily, dtype in ((torch.conj, torch.complex64), (torch._neg_view, torch.float32), (torch._neg_view, torch.bfloat16)):
+        of_ranks = [lazily(numbers(r, 2 * size, dtype) * (1 + 2j if dtype.is_complex else 1)) for r in range(size)]
+        expected = [tensor.resolve_conj().resolve_neg() for tensor in of_ranks]
+        mine = of_ranks[rank]
+
+        dist.reduce_scatter(out := torch.zeros(2, dtype=dtype), list(mine.chunk(size)))
+        assert torch.equal(out, sum(expected)[2 * rank:2 * rank + 2]), dtype
+        uneven = torch.zeros(2 * size if rank == root else 1, dtype=dtype)
+        dist.reduce_scatter(uneven, [mine if r == root else mine[:1] for r in range(size)])
+        assert torch.equal(uneven, sum(expected)[:len(uneven)]), dtype
+        together = lazily(torch.zeros(size, 2 * size, dtype=dtype))
+        dist.gather(mine, list(together) if rank == root else None, dst=root)
+        assert rank != root or torch.equal(together, torch.stack(expected)), dtype
+        if not dtype.is_complex:  # others are refused by torch.distributed itself
+            together = lazily(torch.zeros(size, 2 * size, dtype=dtype))
+            dist.all_gather(list(together), mine)
+            assert torch.equal(together, torch.stack(expected)), dtype
+            dist.scatter(out, list(mine.chunk(size)) if rank == root else None, src=root)
+            assert torch.equal(out, expected[root][2 * rank:2 * rank + 2]), dtype
+
+
 def sparse(rank):
     size = dist.get_world_size()
     mine = torch.sparse_coo_tensor([[0, rank + 1]], torch.ones(2, 3), (size + 2, 3))
@@ -258,7 +286,7 @@ def modes(rank):
 @pytest.mark.parametrize(
     "function",
     [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error,
-     inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, sparse, objects, modes],
+     inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, read_otherwise, sparse, objects, modes],
     ids=lambda function: function.__name__)
 def test_collective(size, function):
     run_ranks(size, function)

@@ -44,6 +44,28 @@ def test_both_backends_are_measured(tmp_path):
     assert words[:3] == ["backend", "step", "communication"] and f"{gloo / tutti:.2f}" in words, ended.stdout
 
 
+def test_a_script_that_ends_with_sys_exit(tmp_path):
+    text = SCRIPT + "sys.exit(EXIT)\n"
+    for code in ("None", "0"):
+        compared(tmp_path, 8, "--json", tmp_path / "result.json", text=text.replace("EXIT", code))
+        (of_run,) = json.loads((tmp_path / "result.json").read_text())["runs"]["tutti"]
+        assert of_run["step_seconds"] > 0
+    ended = compared(tmp_path, 8, text=text.replace("EXIT", "'what is wrong'"), expected=1)
+    assert "under gloo" in ended.stderr and "what is wrong" in ended.stderr, ended.stderr
+
+
+def test_an_optimizer_whose_step_calls_that_of_its_base_class(tmp_path):
+    text = SCRIPT.replace("optimizer = torch.optim.SGD(", """class Own(torch.optim.SGD):
+    def step(self):
+        super().step()
+
+
+torch.optim.SGD([torch.zeros(1)])
+optimizer = Own(""")
+    ended = compared(tmp_path, 4, text=text, expected=1)
+    assert "made 4 optimizer steps, and --warmup=5" in ended.stderr, ended.stderr
+
+
 def test_a_strategy_of_register(tmp_path):
     ended = compared(tmp_path, 100, "--strategy", "bytegrad:block=64", "--json", tmp_path / "result.json")
     assert "strategy bytegrad:block=64" in ended.stdout, ended.stdout

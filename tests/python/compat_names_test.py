@@ -79,6 +79,8 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
     ("import horovod.tensorflow as hvd", "ImportError: Tutti has no horovod.tensorflow: Tutti is for PyTorch"),
     ("from horovod.torch import elastic", "ImportError: Tutti has no horovod.torch.elastic: use torchrun --nnodes"),
     ("import bagua.unheard", "ModuleNotFoundError: Tutti has no bagua.unheard: docs/old_names.md says which"),
+    ("import horovod.torch as hvd; hvd.SyncBatchNorm(3)",
+     "AttributeError: Tutti has no horovod.torch.SyncBatchNorm: use tutti.torch.convert_sync_batchnorm(model)"),
     ("import horovod.torch as hvd; hvd.unheard", "AttributeError: Tutti has no horovod.torch.unheard: docs/old_names"),
 ])
 def test_what_there_is_no_more(statement, text):

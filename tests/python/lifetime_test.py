@@ -347,6 +347,18 @@ def monitored_barrier(rank):
     dist.barrier()
 
 
+def monitored_barriers_leave_no_keys(rank):
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    store = dist.distributed_c10d._get_default_store()
+    counts = []
+    for _ in range(20):
+        backend.monitored_barrier(timeout=timedelta(seconds=10))
+        dist.barrier()
+        counts.append(store.num_keys())
+        dist.barrier()
+    assert counts[-1] == counts[0], counts
+
+
 def monitored_barriers_of_two_worlds_with_one_store(rank):
     store = dist.PrefixStore("of both", dist.distributed_c10d._get_default_store())
     for world in ("first", "second"):
@@ -371,6 +383,7 @@ def monitored_barriers_of_two_worlds_with_one_store(rank):
      (a_barrier_after_one_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
      (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
      (a_thousand_groups, 30), (splits_and_aborts, 30), (monitored_barrier, 30),
+     (monitored_barriers_leave_no_keys, 30),
      (monitored_barriers_of_two_worlds_with_one_store, 30)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_life(function, timeout):

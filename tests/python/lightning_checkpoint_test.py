@@ -8,6 +8,7 @@ import torch
 import tutti.lightning
 import tutti.torch
 from lightning_model import EVERY, Model, loader, model_for, pl, run_trainers, trainer, weights_of
+from ranks import on_two_nodes
 
 # Rounds of async come at times of their own; in its warm-up a training is exact.
 EXACT = [name if not name.startswith("async") else "async:warmup_steps=1000" for name in EVERY]
@@ -55,6 +56,13 @@ def test_resuming_on_another_number_of_ranks(strategy, tmp_path):
     for size in (1, 3):
         for weights, step in run_trainers(size, resumes, strategy, str(tmp_path / "last.ckpt"), 3):
             assert step == 8 and all(map(lambda weight: weight == weight, weights))
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized"])
+def test_resuming_on_as_many_ranks_of_other_nodes(strategy, tmp_path):
+    run_trainers(4, saves, strategy, str(tmp_path), 1, prepare=on_two_nodes())
+    for _, step in run_trainers(4, resumes, strategy, str(tmp_path / "last.ckpt"), 2):
+        assert step == 2
 
 
 def test_what_a_checkpoint_holds(tmp_path):

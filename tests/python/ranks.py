@@ -1,13 +1,18 @@
 """Runs a function on several ranks, each a forked process with a default process group on the backend `tutti`."""
 
+import contextlib
 import datetime
+import fcntl
 import multiprocessing
 import os
 import queue
+import socket
+import struct
 import tempfile
 import time
 import traceback
 
+import pytest
 import torch
 import torch._dynamo  # optimizers import it in their first step: here once for all forked ranks
 import torch.distributed as dist
@@ -62,6 +67,28 @@ def _check_ends(ranks, end, may_die):
         assert not process.is_alive(), f"rank {rank} has reported its result, and did not end"
         assert process.exitcode == 0 or rank in may_die, (
             f"rank {rank} has reported its result, and ended with {process.exitcode} afterwards")
+
+
+def _network_interface():
+    """A network interface of this machine that has an address other machines can reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # the interface has no address
+                address = fcntl.ioctl(asks, 0x8915, struct.pack("256s", name.encode()))[20:24]  # SIOCGIFADDR
+                if address[0] != 127:
+                    return name
+    pytest.skip("this machine has no network interface but loopback, which does not join nodes")
+
+
+def on_two_nodes():
+    """`prepare` of run_ranks: ranks 0 and 1 have the name of one node, ranks 2 and 3 that of another."""
+    interface = _network_interface()
+
+    def prepare(rank):
+        os.environ.update(TUTTI_NODE=f"node{rank // 2}", GLOO_SOCKET_IFNAME=interface)
+        return {}
+
+    return prepare
 
 
 def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=(),

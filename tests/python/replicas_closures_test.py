@@ -64,6 +64,61 @@ def test_closures(strategy):
     run_ranks(2, steps_with_closures, strategy, lambda parameters: kind(parameters, lr=0.01))
 
 
+class FailsOnce(torch.optim.SGD):
+    """An optimizer of the user, whose first step raises inside or after that of the base class."""
+
+    fails_inside = fails_after = False
+
+    def step(self, closure=None):
+        if self.fails_inside:
+            try:
+                super().step(lambda: 1 / 0)
+            except ZeroDivisionError:
+                pass
+        loss = super().step(closure)
+        if self.fails_after:
+            raise RuntimeError("after the step")
+        return loss
+
+
+def steps_in_steps(rank, closures):
+    torch.optim.SGD([torch.zeros(1)])  # from here on torch runs hooks around the step of the base class, too
+    models = []
+    for kind in (torch.optim.SGD, FailsOnce):
+        module = net()
+        optimizer = kind(module.parameters(), 0.1)
+        model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized:peer_selection_mode=shift_one")
+        models.append(model)
+        for step in range(6):
+            if kind is FailsOnce and step == 2:
+                optimizer.fails_inside = True
+            if closures:
+                optimizer.step(lambda: backward(model, rank, optimizer, step))
+            else:
+                backward(model, rank, optimizer, step)
+                optimizer.step()
+            optimizer.fails_inside = False
+        assert model.step == 6
+    # A class that is not torch's may call its closure late: weights are exchanged before the closure, not after it.
+    assert closures or torch.equal(*map(weights_of, models))
+    optimizer.fails_after = True
+    backward(model, rank, optimizer)
+    with pytest.raises(RuntimeError, match="after the step"):
+        optimizer.step()
+    optimizer.fails_after = False
+    model.broadcast()
+    backward(model, rank, optimizer)
+    optimizer.step()
+    assert model.step == 7
+    model.flush()
+    model.check_replicas()
+
+
+@pytest.mark.parametrize("closures", [False, True])
+def test_an_optimizer_whose_step_calls_that_of_its_base_class(closures):
+    run_ranks(2, steps_in_steps, closures)
+
+
 class CallsTwice(torch.optim.SGD):
     """An optimizer of the user, which calls its closure after it has changed weights."""
 
@@ -83,9 +138,9 @@ def calls_a_closure_twice(rank):
     model.check_replicas()
 
 
-def backward(model, rank, optimizer):
+def backward(model, rank, optimizer, step=0):
     optimizer.zero_grad()
-    loss = loss_of(model, rank)
+    loss = loss_of(model, rank, step)
     loss.backward()
     return loss
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from ranks import run_ranks
+from ranks import on_two_nodes, run_ranks
 from replicas_test import loss_of, net, train, weights_of, wrap
 
 
@@ -75,6 +75,22 @@ def loads_states_of_three(rank, strategy, files):
 ])
 def test_a_checkpoint_of_three_ranks_goes_on_on_two(strategy):
     run_ranks(2, loads_states_of_three, strategy, run_ranks(3, saves, strategy))
+
+
+def goes_on_where_four_states_were_saved(rank, strategy, files):
+    model, optimizer = wrap(strategy)
+    model.load_state_dict([loaded(model_file) for model_file, _ in files])
+    assert model.step == 4
+    train(model, optimizer, rank, 2, first=4)
+    model.flush()
+    model.check_replicas()
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized"])
+def test_a_checkpoint_of_two_nodes_goes_on_on_one(strategy):
+    files = run_ranks(4, saves, strategy, prepare=on_two_nodes())
+    for prepare in (None, on_two_nodes()):
+        run_ranks(4, goes_on_where_four_states_were_saved, strategy, files, prepare=prepare)
 
 
 def cannot_load_on_one_rank(rank, strategy):
@@ -388,6 +404,29 @@ def has_no_exchanged_gradients(rank):
 
 def test_gradients_that_were_not_exchanged():
     run_ranks(2, has_no_exchanged_gradients)
+
+
+def replaces_gradients_of_two_optimizers(rank):
+    module = net()
+    optimizers = [torch.optim.SGD(layer.parameters(), 0.1) for layer in (module[0], module[2])]
+    model = tutti.torch.DistributedDataParallel(module, optimizers)
+    for step in range(3):
+        loss_of(model, rank, step).backward()
+        for parameter in module.parameters():
+            parameter.grad = parameter.grad.clamp(-0.01, 0.01)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for optimizer in optimizers:
+        with pytest.raises(ValueError, match="was not made by a backward"):
+            optimizer.step()
+    model.check_replicas()
+
+
+def test_two_optimizers_and_gradients_of_the_user():
+    run_ranks(2, replaces_gradients_of_two_optimizers)
 
 
 def meets_a_dead_rank(rank):

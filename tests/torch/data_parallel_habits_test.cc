@@ -174,6 +174,30 @@ INSTANTIATE_TEST_SUITE_P(All, EveryGradientStrategy,
                          NameOf);
 
 // One model and one optimizer are trained with one strategy after the other.
+TEST(DataParallel, TwoOptimizersUseGradientsThatTheUserReplaces) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    const std::vector<torch::Tensor> parameters = net->parameters();
+    torch::optim::SGD first(std::vector<torch::Tensor>{parameters[0]}, 0.1);
+    torch::optim::SGD second(std::vector<torch::Tensor>(parameters.begin() + 1, parameters.end()), 0.1);
+    const auto replace_gradients = [&] {
+      for (const torch::Tensor& parameter : parameters) parameter.mutable_grad() = torch::ones_like(parameter);
+    };
+    for (int step = 0; step < 2; ++step) {
+      data.Loss(net, world.rank(), world.size()).backward();
+      replace_gradients();
+      replicas.Step(first);
+      replicas.Step(second);
+    }
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(first); }), HasSubstr("was not made by a backward()"));
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(second); }), HasSubstr("was not made by a backward()"));
+    replicas.CheckReplicas();
+  });
+}
+
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);

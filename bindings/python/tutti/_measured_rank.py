@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tutti.torch  # registers the backend
+from tutti.torch import optimizer_steps
 
 PROFILED_STEPS = 5  # steps after the measured ones, which the profiler would slow down
 
@@ -120,6 +121,8 @@ class Clock:
             self.optimizer = optimizer
         if optimizer is not self.optimizer or not dist.is_initialized():
             return
+        if optimizer_steps.is_inside_another_step(optimizer):
+            return
         self.count += 1
         self.had_backend = self.had_backend or exists_group_of(self.backend)
         if self.warmup < self.count <= self.warmup + self.steps:
@@ -162,6 +165,9 @@ def main() -> None:
         runpy.run_path(script, run_name="__main__")
     except Enough:
         pass
+    except SystemExit as ended:  # sys.exit(main()), after fewer steps than are measured
+        if ended.code not in (None, 0):
+            raise
     clock.profiler = None  # a script that ended before is measured without the share of communication
     with open(os.path.join(folder, f"rank{os.environ['RANK']}.json"), "w") as file:
         json.dump(clock.result(registration.models), file)

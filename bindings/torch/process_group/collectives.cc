@@ -368,7 +368,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, T
                                    .op = ReduceOpOf("reduce_scatter", options.reduceOp, factored),
                                    .count = inputs[0][root].numel(),
                                    .root = root};
-      calls.held.push_back(inputs[0][root].clone(at::MemoryFormat::Contiguous));
+      calls.held.push_back(Contiguous(inputs[0][root]).clone());
       calls.prepared.push_back(Prepare(spec, calls.held.back(), root == getRank() ? room : at::Tensor(), factored));
     }
   }

@@ -161,10 +161,13 @@ void DefineModelReplicas(py::module_& module) {
       .def_property_readonly(
           "exchanges_weights",
           [](const ModelReplicas& model) { return model.replicas()->synchronizer().exchanges_weights(); })
-      .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
+      .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"), py::arg("optimizer") = 0)
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
       .def("set_buffers", &SetBuffers, py::arg("buffers"))
+      .def_property_readonly("buffers_are_due",
+                             [](const ModelReplicas& model) { return model.replicas()->buffers_are_due(); })
+      .def("synchronize_buffers", OfReplicas(&nn::Replicas::SynchronizeBuffers))
       .def("broadcast", OfReplicas(&nn::Replicas::Broadcast))
       .def("broadcast_bytes", &BroadcastBytes, py::arg("bytes"))
       .def("flush", OfReplicas(&nn::Replicas::Flush))

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
+#include "bindings/torch/process_group/torch_store.h"
 #include "tutti/torch/errors.h"
 
 namespace tutti::dist {
@@ -11,6 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause(5);
+constexpr char kVerdict[] = "verdict";  // the end of the key of rank 0
 
 // Waits until `key` is in the store, at most until `deadline`; returns whether the key is there.
 bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
@@ -23,6 +25,13 @@ bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point dea
   return true;
 }
 
+// Deletes the keys of the barrier `round`. A store that cannot delete keeps them.
+void DeleteKeys(const c10::intrusive_ptr<::c10d::Store>& store, const std::string& round, int size) {
+  const std::shared_ptr<Store> ours = MakeTorchStore(store);
+  for (Rank rank = 1; rank < size; ++rank) (void)ours->Delete(absl::StrCat(round, rank), absl::InfiniteFuture());
+  (void)ours->Delete(absl::StrCat(round, kVerdict), absl::InfiniteFuture());
+}
+
 // Text such as "Rank 1" or "Ranks 1, 2".
 std::string Ranks(const std::vector<Rank>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "Rank " : "Ranks ", absl::StrJoin(ranks, ", "));
@@ -31,14 +40,17 @@ std::string Ranks(const std::vector<Rank>& ranks) {
 }  // namespace
 
 // Every rank puts a key of its own into the store, and rank 0, which has looked for all of them, puts its verdict
-// there.
+// there. Where all ranks have come to this barrier, none reads the keys of the last one any more, and rank 0 deletes
+// them.
 void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   nn::ThrowIfError(communicator()->status());  // also in a forked child
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
   // A program may destroy the group and make another one with the same store, where the keys of this one stay.
-  const std::string round = absl::StrCat("tutti/monitored_barrier/", number_, "/", monitored_barriers_++, "/");
-  const std::string verdict_key = absl::StrCat(round, "verdict");
+  const std::string barriers = absl::StrCat("tutti/monitored_barrier/", number_, "/");
+  const std::uint64_t number = monitored_barriers_++;
+  const std::string round = absl::StrCat(barriers, number, "/");
+  const std::string verdict_key = absl::StrCat(round, kVerdict);
   ::c10d::Store& store = *store_;
   std::string verdict;  // empty: all ranks have come
   if (getRank() == 0) {
@@ -48,6 +60,7 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
     }
     if (!missing.empty()) verdict = absl::StrCat(Ranks(missing), " failed to pass monitoredBarrier in ", ms, " ms");
     store.set(verdict_key, verdict);
+    if (missing.empty() && number > 0) DeleteKeys(store_, absl::StrCat(barriers, number - 1, "/"), getSize());
   } else {
     store.set(absl::StrCat(round, getRank()), "here");
     // Rank 0 may come late, and then needs its own time to find that others are missing.

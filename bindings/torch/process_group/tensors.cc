@@ -8,13 +8,17 @@
 namespace tutti::dist {
 namespace {
 
+// Whether the memory of `tensor` holds its elements in order, without gaps. The memory of a tensor that torch
+// conjugates or negates when it is read (z.conj(), z.conj().imag) holds other numbers.
+bool IsPlain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
 const char* BeginningOf(const at::Tensor& tensor) { return static_cast<const char*>(tensor.const_data_ptr()); }
 
 // Whether the elements of `tensors` lie one after the other in the storage of the first of them.
 bool LieTogether(at::TensorList tensors) {
   const char* next = BeginningOf(tensors[0]);
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.is_contiguous() || !tensor.is_alias_of(tensors[0]) || BeginningOf(tensor) != next) return false;
+    if (!IsPlain(tensor) || !tensor.is_alias_of(tensors[0]) || BeginningOf(tensor) != next) return false;
     next += tensor.nbytes();
   }
   return true;
@@ -102,10 +106,12 @@ at::Tensor& OnlyTensor(const char* call, const char* argument, std::vector<at::T
   return tensors[0];
 }
 
-at::Tensor Contiguous(const at::Tensor& tensor) { return tensor.is_contiguous() ? tensor : tensor.contiguous(); }
+at::Tensor Contiguous(const at::Tensor& tensor) {
+  return IsPlain(tensor) ? tensor : tensor.contiguous().resolve_conj().resolve_neg();
+}
 
 at::Tensor ContiguousRoomFor(const at::Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));
+  return IsPlain(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));
 }
 
 at::Tensor RoomForAll(at::TensorList tensors) {

@@ -42,7 +42,7 @@ INSTEAD = {
     "horovod.torch.grouped_allreduce": "use torch.distributed.all_reduce for each tensor, with async_op=True",
     "horovod.torch.reducescatter": "use torch.distributed.reduce_scatter_tensor",
     "horovod.torch.start_timeline": "use torch.profiler, which shows each call as tutti:all_reduce and so on",
-    "horovod.torch.SyncBatchNorm": "use torch.nn.SyncBatchNorm",
+    "horovod.torch.SyncBatchNorm": "use tutti.torch.convert_sync_batchnorm(model)",
     **_each(
         "horovod.torch",
         "ccl_built cuda_built ddl_built gloo_built gloo_enabled is_homogeneous mpi_built mpi_enabled "

@@ -50,8 +50,6 @@ def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> Non
             warnings.warn(f"the checkpoint has the state of strategy {saved}, and this is strategy {own}, which starts "
                           "anew, from the weights of the checkpoint", stacklevel=2)
         return
-    if len(states) == dist.get_world_size():
-        states = [states[dist.get_rank()]]
     if isinstance(exchange, tutti.torch.DistributedDataParallel):
         exchange.load_strategy_state(states)
     else:

@@ -172,8 +172,9 @@ class GradientExchange:
         return {"strategy": self.strategy, "state": states.to_tensor(self._exchange.save_state())}
 
     def load_state_dict(self, state_dict) -> None:
-        """Loads what ``state_dict`` returned: this rank's own, or, in a world of another size, the list of all ranks'.
+        """Loads what ``state_dict`` returned: the list of all saved ranks', or this rank's own.
 
+        This rank's own will do in a world of the same size, whose ranks are spread over nodes in the same way.
         Collective. ValueError, on every rank, names what does not fit; nothing is changed then.
         """
         saved, mistake = [], None

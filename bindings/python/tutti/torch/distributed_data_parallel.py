@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from tutti.torch import states
+from tutti.torch import optimizer_steps, states
 from tutti.torch.qadam import QAdam
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
@@ -94,7 +94,9 @@ class DistributedDataParallel(torch.nn.Module):
     ``tutti``; the model gets a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
-    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. A buffer that the module assigns anew, fills or
+    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. Without an optimizer whose steps the model hears of,
+    the first forward after each ``backward()`` that exchanges gradients does so, as that of torch's: all ranks make it. A
+    buffer that the module assigns anew, fills or
     registers later counts as it is then, and has one shape on all ranks. With ``find_unused_parameters`` a backward need
     not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
     ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and schedules, and the fastest are kept
@@ -151,6 +153,9 @@ class DistributedDataParallel(torch.nn.Module):
         # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
         # the hook, too.
         self._check_module()
+        if not self._optimizers and self._replicas.buffers_are_due:  # nobody tells of a step, in which that is done
+            self._hand_over_buffers()
+            self._replicas.synchronize_buffers()
         return self.module(*inputs, **arguments)
 
     @property
@@ -181,6 +186,7 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(optimizer, QAdam):
             optimizer._attach(self._replicas)
         self._optimizers.append(optimizer)
+        number = len(self._optimizers)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
         checks_scaler = self._replicas.exchanges_weights
@@ -189,24 +195,25 @@ class DistributedDataParallel(torch.nn.Module):
             model = this()
             if model is not None and checks_scaler:
                 _check_scaler()
-            if model is None or model._steps_together:
+            if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
-                model._replicas.begin_update(uses_gradients=closure is None)
+                model._replicas.begin_update(closure is None, number)
                 return None
             # The closure runs before the update: an exchange that is under way has the time of forward and backward.
             with torch.enable_grad():
                 loss = closure()
-            model._replicas.begin_update(uses_gradients=True)
+            model._replicas.begin_update(True, number)
             if len(arguments) > 1:
                 return (arguments[0], lambda: loss, *arguments[2:]), keywords
             return arguments, {**keywords, "closure": lambda: loss}
 
-        def after(_optimizer: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
+        def after(known: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
             model = this()
-            if model is not None and not model._steps_together:
-                model._end_update()
+            if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
+                return
+            model._end_update()
 
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
@@ -347,9 +354,9 @@ class DistributedDataParallel(torch.nn.Module):
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
 
     def load_strategy_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """Loads what ``get_extra_state()`` returned on this rank or, for a world of another size, on all saved ranks.
+        """Loads what ``get_extra_state()`` returned on this rank or, for any world, on all saved ranks in their order.
 
-        The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
+        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
         """
         self._replicas.load_state([states.to_bytes(one["state"]) for one in saved])
 
@@ -361,9 +368,10 @@ class DistributedDataParallel(torch.nn.Module):
     ) -> Any:
         """Loads what ``state_dict()`` returned on this rank or, given a list, on all ranks of the saved world, by rank.
 
-        A world of another size needs the list; all ranks then get the weights of its first one. Where the state of the
-        strategy is missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says
-        what does not fit; the strategy's state is then unchanged.
+        A world of another size, or whose ranks are spread over nodes in another way, needs the list. Where its length is
+        not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
+        missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says what does not
+        fit; the strategy's state is then unchanged.
         """
         result, error, strategy_states = None, None, None
         try:
@@ -398,9 +406,9 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(
                 f"load_state_dict: rank {self.process_group.rank()} got {what}; state_dict is what state_dict() returned "
                 "on this rank, or the list of what it returned on all ranks")
-        same_world = len(every) in (1, self.process_group.size())
-        mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
-        return mine, [mine] if same_world else every
+        # All states of a list: as many ranks on other nodes need those of the others, too, where one rank of each node
+        # exchanges for all.
+        return every[self.process_group.rank() if len(every) == self.process_group.size() else 0], every
 
     def _end_update(self) -> None:
         self._hand_over_buffers()

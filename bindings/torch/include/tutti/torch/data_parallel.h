@@ -12,6 +12,7 @@
 #include <c10/util/ScopeExit.h>
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -76,12 +77,12 @@ class DataParallel {
   // its warm-up: there Step makes no collective call and leaves the buffers alone. Throws, before anything has changed,
   // when the gradients are this rank's alone: accumulated under NoSync, or not made by backward().
   void Step(torch::optim::Optimizer& optimizer) {
-    Update([&] { optimizer.step(); }, /*uses_gradients=*/true);
+    Update([&] { optimizer.step(); }, /*uses_gradients=*/true, reinterpret_cast<std::uintptr_t>(&optimizer));
   }
   // Step(optimizer) for several optimizers, closures or scalers: `update` changes the weights, and may call backward().
   // Gradients that are this rank's alone are only found after `update` has used them: after that error replicas differ
   // until Broadcast() (and BroadcastOptimizer).
-  void Step(const std::function<void()>& update) { Update(update, /*uses_gradients=*/false); }
+  void Step(const std::function<void()>& update) { Update(update, /*uses_gradients=*/false, /*optimizer=*/0); }
 
   // Gives all ranks the average of their weights, and makes buffers equal as DataParallelOptions::buffers says, before
   // an evaluation or a checkpoint. Leaves weights alone that the strategy keeps equal anyway. Collective.
@@ -135,7 +136,7 @@ class DataParallel {
 
   ReplicatedModel Describe(const torch::nn::Module& module) const;
   void CountNoSync(int change);
-  void Update(const std::function<void()>& update, bool uses_gradients);
+  void Update(const std::function<void()>& update, bool uses_gradients, std::uintptr_t optimizer);
 
   const ModuleWatch module_;
   Replicas replicas_;
@@ -160,8 +161,8 @@ inline void DataParallel::CountNoSync(int change) {
   replicas_.synchronizer().set_synchronize(no_syncs_ == 0);
 }
 
-inline void DataParallel::Update(const std::function<void()>& update, bool uses_gradients) {
-  replicas_.BeginUpdate(uses_gradients);
+inline void DataParallel::Update(const std::function<void()>& update, bool uses_gradients, std::uintptr_t optimizer) {
+  replicas_.BeginUpdate(uses_gradients, optimizer);
   auto failed = c10::make_scope_exit([this] { replicas_.CancelUpdate(); });
   update();
   failed.release();

@@ -57,11 +57,11 @@ class GradientHooks : private BackwardScope::Owner {
 
   // To be called before an optimizer uses the gradients: an error when the last backward has not ended as it should.
   absl::Status EndBackward();
-  // To be called after an optimizer has used the gradients: FailedPrecondition names a gradient that is this rank's
-  // alone.
-  absl::Status CheckExchanged() const;
-  // Begins the next step.
-  void BeginStep() { exchanged_ = false; }
+  // How many backward() have exchanged gradients.
+  std::int64_t exchanged_backwards() const { return exchanged_backwards_; }
+  // To be called before or after an optimizer uses the gradients: FailedPrecondition names a gradient that is this
+  // rank's alone. `used`: exchanged_backwards() when the optimizer used gradients before, 0 if it has not.
+  absl::Status CheckExchanged(std::int64_t used) const;
 
  private:
   // The hook of a parameter belongs to the parameter's gradient accumulator, where any number of hooks have their
@@ -118,7 +118,7 @@ class GradientHooks : private BackwardScope::Owner {
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
   BackwardScope scope_{*this};
   Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
-  bool exchanged_ = false;                                       // some backward has exchanged since the last step
+  std::int64_t exchanged_backwards_ = 0;
   bool accumulates_ = false;  // the last backward kept gradients on this rank that must still be exchanged
 };
 
@@ -279,7 +279,7 @@ inline void GradientHooks::FinishBackward() {
   for (int i : unused) ContributeUnused(i);
   place_.ThrowIfError(synchronizer_.FinishBackward());
   if (exchanges_ == Trained::Exchanged::kNothing) return;
-  exchanged_ = true;
+  ++exchanged_backwards_;
   // A gradient stays undefined where no rank has one, so that optimizers leave the parameter alone.
   for (int i : unused) {
     if (synchronizer_.used(i)) trained_[i].parameter.mutable_grad() = trained_[i].gradient;
@@ -300,7 +300,7 @@ inline absl::Status GradientHooks::CheckNotAbandoned() const {
       "exchanged: on all ranks, call zero_grad() and repeat it before the step");
 }
 
-inline absl::Status GradientHooks::CheckExchanged() const {
+inline absl::Status GradientHooks::CheckExchanged(std::int64_t used) const {
   if (!synchronizer_.exchanges_gradients()) return absl::OkStatus();
   if (absl::Status ended = CheckNotAbandoned(); !ended.ok()) return ended;
   if (accumulates_) {
@@ -308,7 +308,8 @@ inline absl::Status GradientHooks::CheckExchanged() const {
         "the gradients of this step were accumulated under NoSync (no_sync of Python) and not exchanged: let the last "
         "backward() of a step run without it");
   }
-  for (int i = 0; !exchanged_ && i < static_cast<int>(trained_.size()); ++i) {
+  const bool exchanged = exchanged_backwards_ > used;
+  for (int i = 0; !exchanged && i < static_cast<int>(trained_.size()); ++i) {
     const torch::Tensor& grad = trained_[i].parameter.grad();
     if (!grad.defined() || grad.is_same(trained_[i].gradient)) continue;
     return absl::FailedPreconditionError(

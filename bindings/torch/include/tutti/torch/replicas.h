@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -86,8 +87,10 @@ class Replicas {
 
   // Ends the last backward() and does to the weights what the strategy does before an optimizer. `uses_gradients`: the
   // update begins with the gradients that are there, which must be exchanged; otherwise the update calls backward().
-  // An update that was begun and never ended counts as one that an exception has ended.
-  void BeginUpdate(bool uses_gradients);
+  // An update that was begun and never ended counts as one that an exception has ended. `optimizer` is a number for the
+  // optimizer whose step the update is, so that several optimizers may use the gradients of one backward(), each once;
+  // 0: the update uses the gradients of all parameters.
+  void BeginUpdate(bool uses_gradients, std::uintptr_t optimizer = 0);
   // Does to the weights what the strategy does after an optimizer, and makes the buffers equal.
   void EndUpdate();
   // Tells that an exception has ended the update, which may be repeated from the weights that are there.
@@ -95,6 +98,14 @@ class Replicas {
 
   // Gives all ranks the average of their weights and makes buffers equal. Collective.
   void Flush();
+  // Whether a backward() has exchanged gradients since buffers were made equal: where optimizers make their steps
+  // outside of updates, SynchronizeBuffers is then called before the next forward. Equal on all ranks.
+  bool buffers_are_due() const {
+    return buffer_mode_ != Buffers::kLeave && gradients_->exchanged_backwards() > equal_after_ &&
+           synchronizer_->steps_together();
+  }
+  // Makes buffers equal. Collective.
+  void SynchronizeBuffers();
   // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
   bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
   // Declares the scale of the losses: see Synchronizer::SetLossScale.
@@ -129,7 +140,7 @@ class Replicas {
   void BeginForward();
   absl::Status MayBeginBackward() const;
   absl::Status CheckPlaces() const;
-  void SynchronizeBuffers();
+  std::int64_t UsedBackwards() const;
 
   Communicator& communicator_;
   const Buffers buffer_mode_;
@@ -147,7 +158,10 @@ class Replicas {
   std::optional<WeightsWatch> weights_;  // exists for strategies that exchange weights
   std::optional<GradientHooks> gradients_;
   const int exceptions_ = std::uncaught_exceptions();
-  bool updating_ = false;        // the weights change inside an update now
+  std::uintptr_t optimizer_ = 0;                              // of the update under way, or the last one
+  std::unordered_map<std::uintptr_t, std::int64_t> used_by_;  // exchanged_backwards() at the last update of each
+  std::int64_t equal_after_ = 0;                              // exchanged_backwards() when buffers were made equal
+  bool updating_ = false;                                     // the weights change inside an update now
   bool update_failed_ = false;   // an exception, perhaps of a backward() inside it, has ended the last update
   bool steps_together_ = false;  // all ranks make the update under way together
 };
@@ -273,10 +287,19 @@ inline absl::Status Replicas::MayBeginBackward() const {
                                                  ": weights were changed outside of ", model_.advice_when_written));
 }
 
-inline void Replicas::BeginUpdate(bool uses_gradients) {
+inline std::int64_t Replicas::UsedBackwards() const {
+  std::int64_t used = 0;
+  for (const std::uintptr_t optimizer : {std::uintptr_t{0}, optimizer_}) {
+    if (const auto found = used_by_.find(optimizer); found != used_by_.end()) used = std::max(used, found->second);
+  }
+  return used;
+}
+
+inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer) {
   if (updating_) CancelUpdate();
   if (!update_failed_) place_->ThrowIfError(gradients_->EndBackward());
-  if (uses_gradients) place_->ThrowIfError(gradients_->CheckExchanged());
+  optimizer_ = optimizer;
+  if (uses_gradients) place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
   place_->ThrowIfError(MayBeginBackward());
   // The answer concerns this step, so steps_together() is asked before the step is counted.
   steps_together_ = synchronizer_->steps_together();
@@ -293,8 +316,8 @@ inline void Replicas::CancelUpdate() {
 inline void Replicas::EndUpdate() {
   updating_ = update_failed_ = false;
   if (weights_.has_value()) weights_->Remember();
-  place_->ThrowIfError(gradients_->CheckExchanged());
-  gradients_->BeginStep();
+  place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
+  used_by_[optimizer_] = gradients_->exchanged_backwards();
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->AfterStep());
   if (steps_together_) SynchronizeBuffers();
@@ -317,6 +340,7 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
 }
 
 inline void Replicas::SynchronizeBuffers() {
+  equal_after_ = gradients_->exchanged_backwards();
   if (buffer_mode_ == Buffers::kLeave) return;
   const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
   absl::Status status;
