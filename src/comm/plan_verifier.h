@@ -21,9 +21,9 @@ namespace tutti {
 // the rank that asks.
 absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of);
 
-// Remembers which plans are right, so that each set of plans is verified once in a process. The choice of plans to
-// verify does not depend on the rank that asks, so all ranks of a communicator refuse a wrong plan, or no rank does.
-// Thread-safe.
+// Remembers which plans are right, 16,384 sets of them, so that hardly a set of plans is verified twice in a process.
+// The choice of plans to verify does not depend on the rank that asks, so all ranks of a communicator refuse a wrong
+// plan, or no rank does. Thread-safe.
 class PlanVerifier {
  public:
   // The values of TUTTI_VERIFY: all plans but those beyond the limits below, all plans, or none.
