@@ -158,6 +158,7 @@ class TwoRanks {
     for (Rank peer = 0; peer < 2; ++peer) {
       options.presence.push_back(peer == r || mapped ? ranks[peer].presence : nullptr);
     }
+    options.presence.push_back(nullptr);  // rank 2 of the world, on another node and not in the channel
     std::unique_ptr<Executor> executor = make_executor(*rank.transport, *rank.presence);
     rank.executor = executor.get();
     rank.engine = std::make_shared<Engine>(rank.transport, rank.arena, std::move(executor), std::move(options));
