@@ -100,9 +100,11 @@ void Engine::TakeInNews() {
 }
 
 void Engine::SeeWhoHasEnded() {
-  for (const Loss& loss : transport_->Check()) {
-    std::atomic<bool>& ended = (*ended_)[static_cast<std::size_t>(loss.peer)];
-    if (!ended.load() && transport_->HasEnded(loss.peer)) ended.store(true);
+  std::vector<Rank> lost;  // HasEnded may find further losses, which move those that Check shows
+  for (const Loss& loss : transport_->Check()) lost.push_back(loss.peer);
+  for (const Rank peer : lost) {
+    std::atomic<bool>& ended = (*ended_)[static_cast<std::size_t>(peer)];
+    if (!ended.load() && transport_->HasEnded(peer)) ended.store(true);
   }
 }
 
