@@ -1,4 +1,4 @@
-// What an error says of a mistyped name: the name that was probably meant, or all names that there are.
+// The end of an error about a mistyped name: the name that was probably meant, or all names that there are.
 #ifndef TUTTI_BINDINGS_CLI_SUGGESTION_H_
 #define TUTTI_BINDINGS_CLI_SUGGESTION_H_
 

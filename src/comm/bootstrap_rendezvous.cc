@@ -110,7 +110,8 @@ absl::StatusOr<std::string> ListeningHost(const std::string& host, const std::st
   if (!named.ok()) return named.status();
   // Loopback in place of a network is a mistake, which JoinOverNetwork tells.
   const bool in_reach = !own.empty() && !IsLoopbackAddress(named->address);
-  // Of several addresses of `host` here, other nodes may know only some: the user's choice is the likeliest.
+  // Other nodes may know only some of the addresses that `host` means here; they most likely know that of the interface
+  // which the user has named.
   const bool chosen =
       std::any_of(own.begin(), own.end(), [&](const NetworkInterface& each) { return each.address == named->address; });
   return in_reach && !chosen ? own[0].address : named->address;

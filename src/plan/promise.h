@@ -24,12 +24,13 @@ struct Promise {
   std::int64_t first = 0;
 };
 
-// What the residuals of all ranks are at the end of the run: differences, as ElementsOfResidual demands.
+// The values of the residuals of all ranks at the end of the run: differences, as ElementsOfResidual demands.
 class Residuals {
  public:
   // The elements that were `before` and the following are `after` now.
   void Add(const Value& before, const ValueRun& after);
-  // What the residual that was `before` is now, with the elements after it in one run; no elements: no residual.
+  // The value at the end of the residual that was `before`, and of the elements that follow in one run; a run of no
+  // elements: `before` is no residual.
   ValueRun Find(const Value& before) const;
 
  private:

@@ -107,7 +107,7 @@ TEST(PeerSelections, GraphsOfTheLiterature) {
   }
 }
 
-// What the writer of the matrix left out by rounding neither shrinks nor grows weights.
+// Digits that the writer of a matrix has left out neither shrink nor grow weights.
 TEST(PeerSelections, RowsOfAMatrixAreDividedByTheirSums) {
   const std::string setting =
       "matrix=0.3333333 0.3333333 0.3333333 0/0.3333333 0.3333333 0 0.3333333/"

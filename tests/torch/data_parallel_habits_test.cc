@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryGradientStrategy,
                                            "bytegrad:codec=uint4_block"),
                          NameOf);
 
-// One model and one optimizer are trained with one strategy after the other.
+// Each of the optimizers has a part of the parameters, and makes its step after one backward().
 TEST(DataParallel, TwoOptimizersUseGradientsThatTheUserReplaces) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
@@ -198,6 +198,7 @@ TEST(DataParallel, TwoOptimizersUseGradientsThatTheUserReplaces) {
   });
 }
 
+// One model and one optimizer are trained with one strategy after the other.
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);

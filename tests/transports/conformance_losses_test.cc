@@ -344,7 +344,7 @@ TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
     }
     EXPECT_FALSE(me.transport.HasLeft(me.rank));
     if (me.rank == 2) {
-      // What a rank sends before its receive is posted, and then the goodbye, may come while that rank does nothing.
+      // Messages of this rank, and then its goodbye, may come to rank 0 before rank 0 has looked or posted a receive.
       me.DriveUntil([&] { return may_leave.load(); });
       for (std::size_t i = 0; i < sizes.size(); ++i) me.Send(0, i, data[i], &ops[i]);
       me.DriveUntil([&] { return ops[0].calls > 0 && ops[1].calls > 0 && ops[2].calls > 0; });
