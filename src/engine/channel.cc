@@ -1,7 +1,6 @@
 #include "engine/channel.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,8 +62,7 @@ Channel::~Channel() {
   std::array<std::uint64_t, kLanes> runs{};
   // Runs on streams have no lane in which peers tell that they have completed them: the block serves no other channel
   // before these peers have closed theirs.
-  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = on_device() != nullptr ? kNever : lanes_[lane].runs;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = on_device() != nullptr ? kNoRun : lanes_[lane].runs;
   blocks_->Close(control_, borrowers_, runs);
   ring_ = kAwaitsNews;
   RingSleepers();

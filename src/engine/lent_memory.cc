@@ -1,7 +1,6 @@
 #include "engine/lent_memory.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -30,9 +29,6 @@ void Clear(ControlBlock& block) {
   block.calls.store(0, std::memory_order_relaxed);
 }
 
-// A run that no peer ever completes: what is lent until then is lent until the peers have closed the channel.
-constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-
 }  // namespace
 
 std::vector<LentMemory::Loan> LentMemory::TakeEnded(std::size_t most) {
@@ -57,7 +53,7 @@ void LentMemory::Keep(Buffer buffer, std::shared_ptr<const Borrowers> borrowers,
 }
 
 void LentMemory::KeepUntilClosed(Buffer buffer, std::shared_ptr<const Borrowers> borrowers) {
-  Keep(std::move(buffer), std::move(borrowers), /*lane=*/0, kNever);
+  Keep(std::move(buffer), std::move(borrowers), /*lane=*/0, kNoRun);
 }
 
 void LentMemory::Sweep() { TakeEnded(SIZE_MAX); }

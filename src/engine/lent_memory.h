@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,9 @@
 namespace tutti {
 
 class Arena;
+
+// A run that no peer ever completes: what is lent until then is lent until the peers have closed the channel.
+inline constexpr std::uint64_t kNoRun = std::numeric_limits<std::uint64_t>::max();
 
 // A peer that maps the memory of a channel.
 struct Borrower {
