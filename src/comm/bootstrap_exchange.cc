@@ -27,9 +27,12 @@ absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
   return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': rank ", rank, " of ", size));
 }
 
-// A key of a rank holds what the rank contributes, or why others have given it up.
+// A key of a rank holds what the rank contributes, or a note of the first rank that gave up: which ranks were missing.
 constexpr absl::string_view kContribution = "=";
-constexpr absl::string_view kGivenUp = "!";
+constexpr absl::string_view kGivenUp = "!";    // the note in the place of a rank that was missing
+constexpr absl::string_view kWithdrawn = "-";  // the note in the place of a rank that came, and gave up
+
+bool IsNote(absl::string_view value) { return !absl::StartsWith(value, kContribution); }
 
 Rank NameOf(const MeetingMembers* members, Rank rank) { return members == nullptr ? rank : members->ranks[rank]; }
 
@@ -39,18 +42,20 @@ struct Missing {
   bool answered = true;  // the store has answered every look
 };
 
-// Which ranks from `first` on have contributed nothing under `prefix`. Bounded, whatever the size of the world and the
-// state of the store: the caller has waited for long enough already.
+// Which ranks from `first` on have not come to contribute under `prefix`. Bounded, whatever the size of the world and
+// the state of the store: the caller has waited for long enough already.
 Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size, const MeetingMembers* members) {
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   const Rank end = static_cast<Rank>(std::min<std::int64_t>(size, std::int64_t{first} + kMostLooks));
   Missing missing;
+  std::string withdrawn;  // the note of a rank that has withdrawn
   Rank rank = first;
   for (; rank < end; ++rank) {
     const absl::StatusOr<std::string> value = store.Look(absl::StrCat(prefix, rank), TimeAt(end_ns));
     missing.answered = value.ok() || absl::IsNotFound(value.status());
     if (!missing.answered) break;
     if (!value.ok() || absl::StartsWith(*value, kGivenUp)) missing.ranks.push_back(rank);
+    if (value.ok() && absl::StartsWith(*value, kWithdrawn)) withdrawn = value->substr(kWithdrawn.size());
   }
   if (rank == first && first < size) missing.ranks.push_back(rank++);  // the store did not answer the first look
   std::vector<std::string> names;
@@ -61,6 +66,7 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
                     members == nullptr ? absl::StrCat("from ", rank, " to ", size - 1)
                                        : absl::StrCat("after ", NameOf(members, rank - 1)));
   }
+  if (missing.text.empty()) missing.text = std::move(withdrawn);
   return missing;
 }
 
@@ -71,11 +77,13 @@ void GiveUp(Store& store, absl::string_view prefix, Rank own, Missing missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   missing.ranks.resize(std::min(missing.ranks.size(), kMaxListed));
-  missing.ranks.push_back(own);
+  const auto leave_note = [&](Rank rank, absl::string_view kind) {
+    return store.Set(absl::StrCat(prefix, rank), absl::StrCat(kind, missing.text), TimeAt(end_ns)).ok();
+  };
   for (const Rank rank : missing.ranks) {
-    const std::string key = absl::StrCat(prefix, rank);
-    if (!store.Set(key, absl::StrCat(kGivenUp, missing.text), TimeAt(end_ns)).ok()) return;
+    if (!leave_note(rank, kGivenUp)) return;
   }
+  leave_note(own, kWithdrawn);
 }
 
 // Text such as "rank 1" or "ranks 1, 3".
@@ -145,9 +153,7 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
     const auto next = static_cast<Rank>(values.size());
     const std::int64_t until_ns = std::min({end_ns, report_ns, trial_ns});
     absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, next), TimeAt(until_ns), on_gone);
-    if (value.ok() && absl::StartsWith(*value, kGivenUp)) {
-      return TooLate(value->substr(kGivenUp.size()), members);
-    }
+    if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members);
     if (value.ok()) {
       values.push_back(value->substr(kContribution.size()));
       silent.reset();

@@ -70,8 +70,6 @@ TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3"));
 }
 
-// One rank has come of a world that no machine can hold: the error about the missing ranks is bounded in time and
-// length.
 TEST(ExchangeBlobsTest, WhoComesLaterHearsThatTheOthersHaveGivenUp) {
   auto store = MakeMemoryStore();
   OnRanks(2, [&](Rank rank) {
@@ -82,6 +80,8 @@ TEST(ExchangeBlobsTest, WhoComesLaterHearsThatTheOthersHaveGivenUp) {
   EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded) << late.status();
 }
 
+// One rank has come of a world that no machine can hold: the error about the missing ranks is bounded in time and
+// length.
 TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   constexpr int kRanks = 99'999'999;
   // The server is one for fewer ranks: it asks for a descriptor for each.
@@ -189,6 +189,22 @@ TEST(GetFromAllTest, ARankThatOthersHaveGivenUpIsMissing) {
   ASSERT_TRUE(store->Set("exchange/x/2", "!2", Soon()).ok());
   absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(500)).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 2, 3"));
+}
+
+// Rank 2 gives up just before rank 0 does: rank 2 has come, and rank 1 alone is missing.
+TEST(GetFromAllTest, ARankThatHasGivenUpIsNotMissing) {
+  auto store = MakeMemoryStore();
+  ASSERT_TRUE(Contribute(*store, "x/", 0, "", SoonNanos()).ok());
+  const LateRanksReport give_up_first = {
+      .patience = absl::ZeroDuration(), .report = [&](absl::string_view) {
+        ASSERT_TRUE(Contribute(*store, "x/", 2, "", SoonNanos()).ok());
+        const absl::Status of_rank_2 = GetFromAll(*store, "x/", 2, 3, MonotonicNanos(), {}).status();
+        EXPECT_EQ(of_rank_2, absl::DeadlineExceededError("missing ranks: 1"));
+        ASSERT_TRUE(store->Delete("x/1", Soon()).ok()) << "the note for rank 1, so that rank 0 looks for itself";
+      }};
+  const std::int64_t end_ns = NanosIn(absl::Milliseconds(300));
+  EXPECT_EQ(GetFromAll(*store, "x/", 0, 3, end_ns, give_up_first).status(),
+            absl::DeadlineExceededError("missing ranks: 1"));
 }
 
 // A store whose server was stopped: nothing is answered, and every call lasts until its deadline.
