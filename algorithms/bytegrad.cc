@@ -1,7 +1,7 @@
-// bytegrad: every rank ends with (1/n) Σ g, exchanged in 8 bits per element: a two-shot all_reduce of encoded chunks
-// (two_shot.h). After Bagua's ByteGrad (https://arxiv.org/abs/2107.01499).
+// bytegrad: every rank ends with (1/n) Σ g, exchanged in 8 bits per element (compressed_all_reduce.h). After Bagua's
+// ByteGrad (https://arxiv.org/abs/2107.01499).
 #include "absl/status/status.h"
-#include "algorithms/two_shot.h"
+#include "algorithms/compressed_all_reduce.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
 #include "tutti/selector.h"
@@ -22,9 +22,9 @@ absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket
 }
 
 void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
-  TwoShotAllReduce(b, {.codec = CodecOf(strategy),
-                       .average = strategy.flag("average"),
-                       .error_feedback = strategy.flag("error_feedback")});
+  CompressedAllReduce(b, {.codec = CodecOf(strategy),
+                          .average = strategy.flag("average"),
+                          .error_feedback = strategy.flag("error_feedback")});
 }
 
 }  // namespace

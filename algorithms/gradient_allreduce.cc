@@ -1,16 +1,17 @@
 // gradient_allreduce: every rank ends with (1/n) Σ g, by one all_reduce per bucket that overlaps with backward.
 //
-// The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), is
-// added up in f32 and rounded twice, for any number of ranks n. With a given schedule, that schedule reduces the cast
-// bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is.
-// With hierarchical=true the sums of nodes are f32 (hierarchy.h), and it is those sums that are cast and travel: they
-// come to the codec's largest value as many times earlier as a node has ranks.
+// The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels cast
+// (compressed_all_reduce.h), is added up in f32 and rounded twice at most, for any number of ranks n. With a given
+// schedule, that schedule reduces the cast bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of
+// the codec's own type travels as it is. With hierarchical=true the sums of nodes are f32 (hierarchy.h), and it is
+// those sums that are cast and travel: they come to the codec's largest value as many times earlier as a node has
+// ranks.
 #include <cstddef>
 #include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/two_shot.h"
+#include "algorithms/compressed_all_reduce.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
@@ -89,7 +90,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   const CodecChoice codec = CodecOf(strategy);
   if (codec.codec != nullptr && b.size() > 1 && b.spec().dtype == DType::kF32) {
     if (strategy.option("schedule") == "auto") {
-      return TwoShotAllReduce(b, {.codec = codec, .average = strategy.flag("average")});
+      return CompressedAllReduce(b, {.codec = codec, .average = strategy.flag("average")});
     }
     return CastAndReduce(**FindSchedule(Collective::kAllReduce, strategy.option("schedule")), *codec.codec->linear, b);
   }

@@ -2,14 +2,14 @@
 //
 //   warm-up      gradients are averaged exactly; every rank does what Adam does
 //   afterwards   every rank blends its gradient into the momentum, and the ranks average the momentum, compressed
-//                (two_shot.h); the variance is frozen
+//                (compressed_all_reduce.h); the variance is frozen
 //
 // include/tutti/qadam.h has the optimizer's formulas and says when the warm-up ends. After Bagua's QAdam (1-bit Adam,
 // Tang et al., 2021, https://arxiv.org/abs/2102.02888).
 #include "tutti/qadam.h"
 
 #include "absl/status/status.h"
-#include "algorithms/two_shot.h"
+#include "algorithms/compressed_all_reduce.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
 #include "tutti/selector.h"
@@ -44,7 +44,8 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
     BuildSelected(b);
     return;
   }
-  TwoShotAllReduce(b, {.codec = CodecOf(strategy), .average = true, .error_feedback = strategy.flag("error_feedback")});
+  CompressedAllReduce(b,
+                      {.codec = CodecOf(strategy), .average = true, .error_feedback = strategy.flag("error_feedback")});
 }
 
 }  // namespace

@@ -14,76 +14,16 @@
 #define TUTTI_ALGORITHMS_TWO_SHOT_H_
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "tutti/cost_model.h"
+#include "algorithms/compression.h"
 #include "tutti/plan_builder.h"
 #include "tutti/selector.h"
 
 namespace tutti {
-
-struct TwoShotOptions {
-  CodecChoice codec;
-  bool average = true;
-  bool error_feedback = false;
-};
-
-// Whether encoding would shrink the bucket. A bucket that is too small is reduced losslessly, as is every bucket of a
-// world of one.
-inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& codec) {
-  std::int64_t encoded = 0;
-  for (Rank rank = 0; rank < size; ++rank) {
-    encoded += codec.codec->encoded_bytes(ChunkOf(bucket.count, size, rank).count, codec.options);
-  }
-  return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
-}
-
-// Where the chunks of a bucket are cut into pieces, each of which is a message of the codec: at multiples of the
-// codec's block, so that the elements are encoded as they would be in one message for the whole chunk.
-class Pieces {
- public:
-  Pieces(const PlanBuilder& b, const CodecChoice& codec) {
-    const std::int64_t unit = codec.codec->linear.has_value() ? 1 : codec.options.block;
-    if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
-    const std::int64_t elements = ChunkOf(b.spec().count, b.size(), 0).count;
-    const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-    const std::int64_t most = std::max(elements / segment, std::int64_t{1});
-    const std::int64_t wanted = std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements)), 1, most);
-    length_ = std::max(elements / wanted / unit, std::int64_t{1}) * unit;
-    count_ = std::max(elements / length_, std::int64_t{1});
-  }
-
-  std::int64_t count() const { return count_; }
-  // Piece `piece` of a chunk of so many elements. The last piece is longer than the others, up to twice as long: a
-  // short one more would be sent unchanged by the codec.
-  Range Of(std::int64_t chunk_elements, std::int64_t piece) const {
-    if (count_ == 1) return {0, chunk_elements};
-    const std::int64_t begin = piece * length_;
-    return {begin, piece + 1 < count_ ? length_ : chunk_elements - begin};
-  }
-
- private:
-  // The number of pieces with which the ends of the pipeline, where one piece is computed and nothing travels, take a
-  // 400th of the time on the wire. On slow links that is less than one piece: a message that is announced while others
-  // are under way waits behind them.
-  static double Wanted(const PlanBuilder& b, const CodecChoice& codec, std::int64_t chunk) {
-    const CostModel& model = b.options().cost_model == nullptr ? DefaultCostModel() : *b.options().cost_model;
-    const LinkModel& link = b.options().one_node() ? model.within_node : model.between_nodes;
-    // A chunk is read, its sum is read and written, and it is written again.
-    const double compute_s = 3.0 * static_cast<double>(chunk * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
-    const std::int64_t message = codec.codec->encoded_bytes(chunk, codec.options);
-    const double wire_s = 2.0 * (b.size() - 1) * static_cast<double>(message) / link.bytes_per_s;
-    return 400 * compute_s / wire_s;
-  }
-
-  std::int64_t length_ = 0;
-  std::int64_t count_ = 1;
-};
 
 // This rank's encoded version of every chunk, and access to the peers' versions: they are moved by native collectives
 // where these are predicted to be the fastest, or else read where they lie when peers' memory is mapped, or received.
@@ -210,17 +150,13 @@ inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& va
   b.Remainder(*residual, values, *residual);
 }
 
-// Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks.
-inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
+// Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks, several.
+inline void TwoShotAllReduce(PlanBuilder& b, const CompressionOptions& options) {
   const CodecChoice& codec = options.codec;
-  if (!Shrinks(b.spec(), b.size(), codec)) {
-    BuildSelected(b);
-    return;
-  }
   const Ref bucket = b.out();
   // Codecs work on f32: a bucket of a 16-bit type is widened before the exchange and rounded once after it.
   const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
-  const Pieces pieces(b, codec);
+  const Pieces pieces(b, codec, ChunkOf(bucket.count(), b.size(), 0).count, /*exchanges=*/2);
   const auto chunk = [&b](const Ref& whole, int i) {
     const Range range = ChunkOf(whole.count(), b.size(), i);
     return whole.Elements(range.begin, range.count);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,17 +22,21 @@ namespace {
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
-std::vector<Plan> PlansOf(const std::string& strategy_name, DType dtype, std::int64_t count, int size, bool mapped) {
+std::vector<Plan> PlansOf(const std::string& strategy_name, DType dtype, std::int64_t count, int size,
+                          const PlanOptions& options) {
   absl::StatusOr<Strategy> strategy = ParseStrategy(strategy_name);
   EXPECT_TRUE(strategy.ok()) << strategy.status();
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < size; ++rank) {
-    absl::StatusOr<Plan> plan =
-        BuildPlan(*strategy, dtype, count, rank, size, {.segment_bytes = 4096, .peers_mapped = mapped});
+    absl::StatusOr<Plan> plan = BuildPlan(*strategy, dtype, count, rank, size, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
     if (plan.ok()) plans.push_back(*std::move(plan));
   }
   return plans;
+}
+
+std::vector<Plan> PlansOf(const std::string& strategy_name, DType dtype, std::int64_t count, int size, bool mapped) {
+  return PlansOf(strategy_name, dtype, count, size, {.segment_bytes = 4096, .peers_mapped = mapped});
 }
 
 Bytes Encoded(const Floats& values, DType dtype) {
@@ -66,21 +72,31 @@ Floats RoundTrip(const CodecChoice& codec, const Floats& values) {
   return decoded;
 }
 
+// What elements of the gradients of all ranks come to in one exchange.
+Floats OneShotReference(const CodecChoice& codec, const std::vector<Floats>& gradients, const Range& range,
+                        bool average) {
+  Floats sum;
+  for (const Floats& gradient : gradients) {
+    const Floats decoded =
+        RoundTrip(codec, {gradient.begin() + range.begin, gradient.begin() + range.begin + range.count});
+    if (sum.empty()) {
+      sum = decoded;  // adding it to 0 would lose the sign of a zero
+      continue;
+    }
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += decoded[i];
+  }
+  if (average) {
+    for (float& element : sum) element /= static_cast<float>(gradients.size());
+  }
+  return sum;
+}
+
 Floats Reference(const CodecChoice& codec, const std::vector<Floats>& gradients, bool average) {
   const int size = static_cast<int>(gradients.size());
   Floats result;
   for (int chunk = 0; chunk < size; ++chunk) {
     const Range range = ChunkOf(static_cast<std::int64_t>(gradients[0].size()), size, chunk);
-    Floats sum(range.count, 0);
-    for (const Floats& gradient : gradients) {
-      const Floats decoded =
-          RoundTrip(codec, {gradient.begin() + range.begin, gradient.begin() + range.begin + range.count});
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += decoded[i];
-    }
-    if (average) {
-      for (float& element : sum) element /= static_cast<float>(size);
-    }
-    const Floats decoded = RoundTrip(codec, sum);
+    const Floats decoded = RoundTrip(codec, OneShotReference(codec, gradients, range, average));
     result.insert(result.end(), decoded.begin(), decoded.end());
   }
   return result;
@@ -201,12 +217,77 @@ INSTANTIATE_TEST_SUITE_P(All, ByteGrad,
                            return absl::StrCat(test.param.size, test.param.mapped ? "RanksMapped" : "RanksOfMessages");
                          });
 
-// The elements that each message of the codec holds, of the chunk that rank 0 of 2 sends.
-std::vector<std::int64_t> PiecesOf(const std::string& strategy, std::int64_t count, double bytes_per_s) {
+// One rank on each of `size` hosts, with a message that takes so many seconds, and carries so many bytes per second.
+PlanOptions Hosts(int size, double latency_s, double bytes_per_s = 1e9) {
   CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = latency_s;
   model.between_nodes.bytes_per_s = bytes_per_s;
-  const PlanOptions options = {.nodes = {0, 1}, .cost_model = std::make_shared<const CostModel>(model)};
-  const Plan plan = *BuildPlan(*ParseStrategy(strategy), DType::kF32, count, 0, 2, options);
+  std::vector<int> nodes(size);
+  std::iota(nodes.begin(), nodes.end(), 0);
+  return {.nodes = std::move(nodes), .cost_model = std::make_shared<const CostModel>(std::move(model))};
+}
+
+class ByteGradBetweenFarHosts : public ::testing::TestWithParam<int> {};
+
+TEST_P(ByteGradBetweenFarHosts, IsBitEqualToOneExchangeOnEveryRank) {
+  const int size = GetParam();
+  PlanOptions hosts = Hosts(size, 1.0);
+  hosts.segment_bytes = 4096;
+  for (const bool average : {true, false}) {
+    for (const std::string codec_options : {"uint8_block,block=64", "uint8_block,block=1024", "minmax_uint8,block=0",
+                                            "uint4_block,rotation=true,seed=7", "topk,density=0.2", "bf16"}) {
+      const std::string name = absl::StrCat("bytegrad:codec=", codec_options, average ? "" : ",average=false");
+      const CodecChoice codec = CodecOf(*ParseStrategy(name));
+      for (const std::int64_t count : {1000, 1009, 10007}) {
+        const std::vector<Floats> gradients = Gradients(size, count);
+        const Floats expected = OneShotReference(codec, gradients, {0, count}, average);
+        for (const auto order : {SequentialExecutor::Order::kFirstToLast, SequentialExecutor::Order::kLastToFirst}) {
+          const std::vector<Plan> plans = PlansOf(name, DType::kF32, count, size, hosts);
+          for (const Bytes& out : BucketsAfter(plans, gradients, DType::kF32, order)) {
+            EXPECT_TRUE(out == Encoded(expected, DType::kF32)) << name << " count " << count;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByteGradBetweenFarHosts, ::testing::Values(2, 3, 4, 5));
+
+// In how many exchanges a bucket is averaged: the owner of a chunk encodes the chunk once more for the second one.
+int ExchangesOf(const std::string& strategy, std::int64_t count, int size, const PlanOptions& options) {
+  const std::vector<Plan> plans = PlansOf(strategy, DType::kF32, count, size, options);
+  std::int64_t encoded = 0;
+  for (const Plan& plan : plans) {
+    for (const Step& step : plan.steps) {
+      if (step.kind == StepKind::kEncode) encoded += plan.srcs(step)[0].count();
+    }
+  }
+  EXPECT_TRUE(encoded == size * count || encoded == (size + 1) * count) << encoded;
+  return encoded == size * count ? 1 : 2;
+}
+
+TEST(ByteGradExchanges, AreOneWhereThatTakesLessTime) {
+  constexpr std::int64_t kCount = 100'000;
+  for (const char* strategy : {"bytegrad", "gradient_allreduce:codec=bf16"}) {
+    EXPECT_EQ(ExchangesOf(strategy, kCount, 2, Hosts(2, 1e-6)), 1) << "as many bytes, and half of the messages";
+    EXPECT_EQ(ExchangesOf(strategy, kCount, 4, Hosts(4, 1e-6)), 2);
+    EXPECT_EQ(ExchangesOf(strategy, kCount, 4, Hosts(4, 1e-3)), 1);
+    EXPECT_EQ(ExchangesOf(strategy, 100 * kCount, 4, Hosts(4, 1e-3)), 2);
+    EXPECT_EQ(ExchangesOf(strategy, kCount, 65, Hosts(65, 1.0)), 2) << "that many messages would meet at each rank";
+  }
+  EXPECT_EQ(ExchangesOf("bytegrad:error_feedback=true", kCount, 2, Hosts(2, 1.0)), 2);
+  EXPECT_EQ(ExchangesOf("bytegrad", kCount, 2, {}), 2) << "two ranks of one node";
+  PlanOptions two_ranks_on_each = Hosts(4, 1.0);
+  two_ranks_on_each.nodes = {0, 0, 1, 1};
+  EXPECT_EQ(ExchangesOf("bytegrad:hierarchical=false", kCount, 4, two_ranks_on_each), 2);
+}
+
+// The elements that each message of the codec holds, of the chunk that rank 0 of 2 sends in the first of two exchanges.
+std::vector<std::int64_t> PiecesOf(const std::string& options, std::int64_t count, double bytes_per_s) {
+  const PlanOptions hosts = Hosts(2, 1e-6, bytes_per_s);
+  const std::string strategy = absl::StrCat("bytegrad:error_feedback=true", options);
+  const Plan plan = *BuildPlan(*ParseStrategy(strategy), DType::kF32, count, 0, 2, hosts);
   const std::int64_t chunk = ChunkOf(count, 2, 1).begin * SizeOf(DType::kF32);
   std::vector<std::int64_t> pieces;
   for (const Step& step : plan.steps) {
@@ -221,12 +302,12 @@ TEST(ByteGradPieces, AreAsManyAsThePipelineNeeds) {
   constexpr std::int64_t kSegment = (256 << 10) / 4;
   using ::testing::ElementsAre;
   const std::int64_t half = 3 * kSegment + kSegment / 2;
-  EXPECT_THAT(PiecesOf("bytegrad", 2 * half, 1e9), ElementsAre(74 * 1024, 74 * 1024, 76 * 1024));
-  EXPECT_THAT(PiecesOf("bytegrad", 2 * half, 1e7),
+  EXPECT_THAT(PiecesOf("", 2 * half, 1e9), ElementsAre(74 * 1024, 74 * 1024, 76 * 1024));
+  EXPECT_THAT(PiecesOf("", 2 * half, 1e7),
               ElementsAre(half));  // a slow link: computing takes no time beside it
-  EXPECT_THAT(PiecesOf("bytegrad:codec=minmax_uint8,block=0", 2 * half, 1e9), ElementsAre(half));
-  EXPECT_THAT(PiecesOf("bytegrad", 2000, 1e9), ElementsAre(1000));
-  EXPECT_THAT(PiecesOf("bytegrad:codec=uint8_block,block=131072", 2 * half, 1e9), ElementsAre(half));
+  EXPECT_THAT(PiecesOf(",codec=minmax_uint8,block=0", 2 * half, 1e9), ElementsAre(half));
+  EXPECT_THAT(PiecesOf("", 2000, 1e9), ElementsAre(1000));
+  EXPECT_THAT(PiecesOf(",codec=uint8_block,block=131072", 2 * half, 1e9), ElementsAre(half));
 }
 
 TEST(ByteGradErrors, SaysWhatItCannotEncode) {

@@ -58,9 +58,10 @@ std::vector<float> OutputOf(Communicator& comm, const char* name, bool on_device
   return {out, out + kCount};
 }
 
+// bytegrad without error feedback would take one exchange between these hosts, and two between GPUs, by NCCL.
 TEST(DeviceHierarchyTest, StrategiesGiveWhatTheHostGives) {
-  for (const char* name : {"gradient_allreduce:hierarchical=true", "bytegrad:hierarchical=true",
-                           "decentralized:hierarchical=true", "bytegrad:hierarchical=true,error_feedback=true"}) {
+  for (const char* name : {"gradient_allreduce:hierarchical=true", "decentralized:hierarchical=true",
+                           "bytegrad:hierarchical=true,error_feedback=true"}) {
     for (int size = 2; size <= 8; ++size) {
       const int ranks_per_node = size % 2 == 0 ? size / 2 : 2;
       const bool uneven = size % ranks_per_node != 0;

@@ -10,13 +10,15 @@ namespace tutti {
 
 // Each of `size` ranks encodes every chunk; the owner of a chunk adds up what it decodes, divides by `divisor`, and
 // encodes the result, which all ranks decode. With error feedback each of the two encoders adds what its last message
-// has lost.
+// has lost. In one exchange every rank encodes its bucket, and all ranks add up what they decode.
 class ByteGradReference : public Reference {
  public:
-  ByteGradReference(int size, int divisor, std::size_t count, const CodecChoice& codec, bool error_feedback)
+  ByteGradReference(int size, int divisor, std::size_t count, const CodecChoice& codec, bool error_feedback,
+                    bool one_exchange = false)
       : divisor_(divisor),
         codec_(codec),
         error_feedback_(error_feedback),
+        one_exchange_(one_exchange),
         lost_gradients_(size, Floats(count)),
         lost_sums_(count) {}
 
@@ -36,6 +38,12 @@ class ByteGradReference : public Reference {
     // A bucket that encoding would not shrink is not encoded.
     if (size == 1 || encoded >= static_cast<std::int64_t>(count * sizeof(float))) {
       gradients.assign(size, SumInOrder(gradients, divisor_));
+      return;
+    }
+    if (one_exchange_) {
+      Ranks decoded;
+      for (const Floats& gradient : gradients) decoded.push_back(ThroughCodec(codec_, gradient));
+      gradients.assign(size, SumInOrder(decoded, divisor_));
       return;
     }
     Floats result;
@@ -71,6 +79,7 @@ class ByteGradReference : public Reference {
   const int divisor_;
   const CodecChoice codec_;
   const bool error_feedback_;
+  const bool one_exchange_;
   Ranks lost_gradients_;  // what encoding has lost of each rank's gradients
   Floats lost_sums_;      // what encoding has lost of each chunk's sum
 };
