@@ -19,6 +19,9 @@ constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
 constexpr std::int64_t kMostSegments = 16;
 // No further plan is built once the plans built so far have about this many steps.
 constexpr std::size_t kMostSteps = 400;
+// Of calls with a root, whose ranks do different things, none of which stands for another: as many steps as a chain of
+// 32 ranks has.
+constexpr std::size_t kMostStepsWithRoot = 25'000;
 // A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.
 constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the world
 
@@ -123,6 +126,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
   if (absl::Status nodes = options.CheckNodes(size); !nodes.ok()) return nodes;
   const bool message = IsPointToPoint(call.collective);
   const PlanOptions coarse = Coarse(call, size, options);
+  const std::size_t most_steps = HasRoot(call.collective) ? kMostStepsWithRoot : kMostSteps;
   std::vector<Plan> plans;
   std::size_t steps = 0;
   Wanted wanted(size, FirstRank(call, size));
@@ -135,7 +139,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
     plans.push_back(*std::move(plan));
     const std::size_t next = plans.size() + 1;
     // One plan more would have about as many steps as the plans built so far have on average.
-    if (message || steps / plans.size() * next > kMostSteps || next * size > kMostPlannedRanks) break;
+    if (message || steps / plans.size() * next > most_steps || next * size > kMostPlannedRanks) break;
   }
   // Steps that could begin at the same time are taken in the order of their ranks.
   std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });

@@ -230,6 +230,26 @@ TEST(SelectorTest, FewBytesTravelAtOnceWhereTheWayIsLong) {
   EXPECT_NE(chosen(Collective::kAllReduce, 1 << 20, 500e-6, 10e-6), "one_shot");
 }
 
+// A rank without a plan would be taken to send as its neighbour does, and a chain to wait for the way with each piece.
+TEST(SelectorTest, AChainIsPredictedAsItsRanksPlayIt) {
+  CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = 600e-6;
+  model.between_nodes.bytes_per_s = 120e6;
+  for (const int size : {4, 8, 32}) {
+    PlanOptions options = OptionsOf({"", false, 1}, size);
+    options.cost_model = Share(model);
+    for (const Collective collective : {Collective::kReduce, Collective::kBroadcast}) {
+      const CollectiveSpec spec = CallOf(collective, 4 << 20, size);
+      const Schedule& chain = **FindSchedule(collective, "chain");
+      std::vector<Plan> plans;
+      for (Rank rank = 0; rank < size; ++rank) plans.push_back(*BuildPlan(chain, spec, rank, size, options));
+      const double played = CostOf(plans, model, options.nodes)->seconds;
+      const double predicted = *PredictSeconds(chain, spec, size, options);
+      EXPECT_NEAR(predicted, played, 0.01 * played) << Name(collective) << " " << size;
+    }
+  }
+}
+
 TEST(SelectorTest, MessagesToAllAtOnceAreForShortBlocksBetweenFewNodes) {
   const auto refusal = [](std::int64_t bytes, int size, const PlanOptions& options) {
     const Schedule& one_shot = **FindSchedule(Collective::kAllReduce, "one_shot");
