@@ -33,7 +33,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
 TUTTI_ALGORITHM(bytegrad) = {
     .name = "bytegrad",
     .summary = "Average the gradients in 8 bits per element while backward runs",
-    .cost = "2(n-1)/n · N/4 bytes",
+    .cost = "2(n-1)/n · N/4 bytes; short buckets between hosts (n-1) · N/4",
     .exchanges = tutti::Exchanges::kGradients,
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,

@@ -10,6 +10,7 @@
 #include "algorithms/two_shot.h"
 #include "tutti/cost_model.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/pairwise_exchange.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -24,39 +25,50 @@ inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& c
   return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
 }
 
-// The seconds that `exchanges` of chunks of `elements` elements take, which go to every other rank, beside the way of
-// the last message, while ranks read or write `passes` times as much as the bucket.
-inline double ExchangeSeconds(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements, int exchanges,
-                              double passes) {
-  const CostModel& model = ModelOf(b);
-  const LinkModel& link = model.between_nodes;
-  const Pieces pieces(b, codec, elements, exchanges);
-  const auto count = static_cast<double>(pieces.count());
-  const std::int64_t bytes = codec.codec->encoded_bytes(elements / pieces.count(), codec.options);
+// The seconds in which every rank sends every other one `exchanges` times the pieces of a chunk of `elements` elements,
+// without the way of the last message, and meanwhile reads or writes the whole bucket, as f32, `passes` times.
+inline double ExchangeSeconds(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements,
+                              std::int64_t pieces, int exchanges, double bucket_pass_s, double passes) {
+  const LinkModel& link = b.options().model().between_nodes;
+  const std::int64_t bytes = codec.codec->encoded_bytes(elements / pieces, codec.options);
   const double message_s = SendingSeconds(link, bytes) + TransferSeconds(link, bytes) + ReceivingSeconds(link, bytes);
-  const double messages_s = exchanges * (b.size() - 1) * count * message_s;
-  const double compute_s =
-      passes * static_cast<double>(b.spec().count * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
-  return std::max(messages_s, compute_s) + std::min(messages_s, compute_s) / count;
+  return std::max(static_cast<double>(exchanges * (b.size() - 1) * pieces) * message_s, passes * bucket_pass_s);
 }
 
 // Whether the bucket takes less time in one shot than in two, between nodes that have one rank each; elsewhere the way
-// is short. The residual of the second shot is part of checkpoints, which must not depend on what a link is measured to
-// take: with error feedback there are always two.
+// is short. Two shots are taken always
+//   - with error feedback: the second shot has a residual, and checkpoints must not depend on what a link is measured
+//     to take;
+//   - with a cast: what a cast gives depends neither on links nor on the length of buckets, which autotuning changes;
+//   - where the message of a whole bucket would not be shorter than the bucket, although those of its chunks are.
 inline bool OneShotIsFaster(const PlanBuilder& b, const CompressionOptions& options) {
-  constexpr int kMostRanks = 64;  // all of which send to one rank at once
   const PlanOptions& plan = b.options();
-  if (options.error_feedback || b.size() > kMostRanks) return false;
-  if (plan.one_node() || plan.has_hierarchy() || !plan.native.collectives.empty()) return false;
+  const CodecChoice& codec = options.codec;
+  if (options.error_feedback || codec.codec->linear.has_value()) return false;
+  if (!schedules::FewRanksBetweenNodes(b.size(), plan).ok() || plan.has_hierarchy()) return false;
+  if (!plan.native.collectives.empty()) return false;
+  const std::int64_t count = b.spec().count;
+  if (codec.codec->encoded_bytes(count, codec.options) >= count * SizeOf(b.spec().dtype)) return false;
+
   const double n = b.size();
-  const std::int64_t chunk = ChunkOf(b.spec().count, b.size(), 0).count;
-  const double latency_s = ModelOf(b).between_nodes.latency_s;
-  const double one_shot_s = ExchangeSeconds(b, options.codec, b.spec().count, 1, /*passes=*/1 + n);
-  const double two_shots_s = ExchangeSeconds(b, options.codec, chunk, 2, /*passes=*/3 + 1 / n);
-  // While the messages of the first shot still come, those of the second shot leave, and the way of all but the last of
-  // these is hidden.
-  const auto pieces = static_cast<double>(Pieces(b, options.codec, chunk, 2).count());
-  return one_shot_s < std::max(two_shots_s, latency_s + two_shots_s * (1 + 1 / pieces) / 2);
+  const CostModel& model = plan.model();
+  const double latency_s = model.between_nodes.latency_s;
+  const double pass_s = static_cast<double>(count * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
+  // The first piece is encoded before anything travels, and all versions of the last one are decoded after it has come.
+  const std::int64_t pieces = OneShotPieces(b, codec).count();
+  const double piece_s = pass_s / static_cast<double>(pieces);
+  const double one_shot_s =
+      latency_s + (1 + n) * piece_s + ExchangeSeconds(b, codec, count, pieces, 1, pass_s, /*passes=*/1 + n);
+  // While messages of the first shot still come, those of the second leave: the way of the latter is hidden if it is
+  // shorter than the time for which the former travel.
+  const std::int64_t chunk_pieces = TwoShotPieces(b, codec).count();
+  const double chunk_piece_s = pass_s / n / static_cast<double>(chunk_pieces);
+  const double messages_s = ExchangeSeconds(b, codec, ChunkOf(count, b.size(), 0).count, chunk_pieces, 2, pass_s,
+                                            /*passes=*/3 + 1 / n);
+  const double last_piece_s = messages_s / 2 / static_cast<double>(chunk_pieces);
+  const double two_shots_s = latency_s + 2 * chunk_piece_s +
+                             std::max(messages_s, latency_s + (n + 1) * chunk_piece_s + messages_s / 2 + last_piece_s);
+  return one_shot_s < two_shots_s;
 }
 
 // Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks.

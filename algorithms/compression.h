@@ -17,22 +17,19 @@ struct CompressionOptions {
   bool error_feedback = false;
 };
 
-// The machine for which the plan of `b` is built.
-inline const CostModel& ModelOf(const PlanBuilder& b) {
-  return b.options().cost_model == nullptr ? DefaultCostModel() : *b.options().cost_model;
-}
-
 // Where chunks of a bucket of up to `elements` elements are cut into pieces, each of which is a message of the codec:
 // at multiples of the codec's block, so that the elements are encoded as they would be in one message for the whole
-// chunk. Every rank sends every other one a chunk in each of so many `exchanges`.
+// chunk. Every rank sends every other one a chunk in each of so many `exchanges`, for which the rank reads or writes
+// the values of a chunk `passes` times.
 class Pieces {
  public:
-  Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements, int exchanges) {
+  Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements, int exchanges, int passes) {
     const std::int64_t unit = codec.codec->linear.has_value() ? 1 : codec.options.block;
     if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
     const std::int64_t most = std::max(elements / segment, std::int64_t{1});
-    const std::int64_t wanted = std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements, exchanges)), 1, most);
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements, exchanges, passes)), 1, most);
     length_ = std::max(elements / wanted / unit, std::int64_t{1}) * unit;
     count_ = std::max(elements / length_, std::int64_t{1});
   }
@@ -50,11 +47,10 @@ class Pieces {
   // The number of pieces with which the ends of the pipeline, where one piece is computed and nothing travels, take a
   // 400th of the time on the wire. On slow links that is less than one piece: a message that is announced while others
   // are under way waits behind them.
-  static double Wanted(const PlanBuilder& b, const CodecChoice& codec, std::int64_t chunk, int exchanges) {
-    const CostModel& model = ModelOf(b);
+  static double Wanted(const PlanBuilder& b, const CodecChoice& codec, std::int64_t chunk, int exchanges, int passes) {
+    const CostModel& model = b.options().model();
     const LinkModel& link = b.options().one_node() ? model.within_node : model.between_nodes;
-    // A chunk is read, its sum is read and written, and it is written again.
-    const double compute_s = 3.0 * static_cast<double>(chunk * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
+    const double compute_s = passes * static_cast<double>(chunk * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
     const std::int64_t message = codec.codec->encoded_bytes(chunk, codec.options);
     const double wire_s =
         static_cast<double>(exchanges) * (b.size() - 1) * static_cast<double>(message) / link.bytes_per_s;

@@ -1,11 +1,10 @@
 // gradient_allreduce: every rank ends with (1/n) Σ g, by one all_reduce per bucket that overlaps with backward.
 //
-// The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels cast
-// (compressed_all_reduce.h), is added up in f32 and rounded twice at most, for any number of ranks n. With a given
-// schedule, that schedule reduces the cast bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of
-// the codec's own type travels as it is. With hierarchical=true the sums of nodes are f32 (hierarchy.h), and it is
-// those sums that are cast and travel: they come to the codec's largest value as many times earlier as a node has
-// ranks.
+// The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), is
+// added up in f32 and rounded twice, for any number of ranks n. With a given schedule, that schedule reduces the cast
+// bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is.
+// With hierarchical=true the sums of nodes are f32 (hierarchy.h), and it is those sums that are cast and travel: they
+// come to the codec's largest value as many times earlier as a node has ranks.
 #include <cstddef>
 #include <numeric>
 

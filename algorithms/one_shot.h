@@ -2,8 +2,7 @@
 //
 //   1. Every rank encodes its whole bucket and sends it to all other ranks.
 //   2. Every rank decodes all versions of the bucket, its own too, adds them up in fp32, in rank order, and divides by
-//      the number of ranks n (average): all end with the same bits. Of two versions of blocks each rank takes its own
-//      first, which is there first: a + b is b + a, also for the NaNs of blocks (codec.h).
+//      the number of ranks n (average): all end with the same bits.
 //
 // Each rank sends n-1 buckets where two shots (two_shot.h) send 2(n-1)/n, and decodes n buckets where two shots decode
 // two: but messages wait only once for the way from node to node, and an element is encoded once. With two ranks both
@@ -21,6 +20,11 @@
 
 namespace tutti {
 
+// A bucket is read, and written once for each version of it.
+inline Pieces OneShotPieces(const PlanBuilder& b, const CodecChoice& codec) {
+  return Pieces(b, codec, b.spec().count, /*exchanges=*/1, /*passes=*/1 + b.size());
+}
+
 // Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks, several, which send
 // messages. There is no error feedback: `options.error_feedback` is false.
 inline void OneShotAllReduce(PlanBuilder& b, const CompressionOptions& options) {
@@ -28,7 +32,7 @@ inline void OneShotAllReduce(PlanBuilder& b, const CompressionOptions& options) 
   const Ref bucket = b.out();
   // Codecs work on f32: a bucket of a 16-bit type is widened before the exchange and rounded once after it.
   const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
-  const Pieces pieces(b, codec, bucket.count(), /*exchanges=*/1);
+  const Pieces pieces = OneShotPieces(b, codec);
   const auto part = [&](const Ref& whole, std::int64_t piece) {
     const Range range = pieces.Of(whole.count(), piece);
     return whole.Elements(range.begin, range.count);
@@ -39,7 +43,6 @@ inline void OneShotAllReduce(PlanBuilder& b, const CompressionOptions& options) 
     for (std::int64_t p = 0; p < pieces.count(); ++p) version.push_back(b.Message(part(wide, p).count(), codec));
   }
   const std::vector<Ref>& own = versions[b.rank()];
-  const bool own_first = b.size() == 2 && !codec.codec->linear.has_value();
   // Receives come before anything that is computed, because what comes earlier would have to be copied.
   for (std::int64_t p = 0; p < pieces.count(); ++p) {
     for (int distance = 1; distance < b.size(); ++distance) {
@@ -54,10 +57,7 @@ inline void OneShotAllReduce(PlanBuilder& b, const CompressionOptions& options) 
   }
   for (std::int64_t p = 0; p < pieces.count(); ++p) {
     const Ref sum = part(wide, p);
-    for (int added = 0; added < b.size(); ++added) {
-      const Rank rank = own_first ? (b.rank() + added) % 2 : added;
-      b.Decode(sum, versions[rank][p], codec, added > 0);
-    }
+    for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(sum, versions[rank][p], codec, rank > 0);
     if (options.average) b.Scale(sum, sum, b.world_size());
     b.Copy(part(bucket, p), sum);
   }

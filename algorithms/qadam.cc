@@ -54,7 +54,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
 TUTTI_ALGORITHM(qadam) = {
     .name = "qadam",
     .summary = "Average the momentum of Adam in 8 bits per element, after a warm-up that averages gradients exactly",
-    .cost = "2(n-1)/n · N bytes, after the warm-up 2(n-1)/n · N/4",
+    .cost = "2(n-1)/n · N bytes, after the warm-up as bytegrad",
     .exchanges = tutti::Exchanges::kMomentum,
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,

@@ -150,13 +150,18 @@ inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& va
   b.Remainder(*residual, values, *residual);
 }
 
+// A chunk is read, its sum is read and written, and the chunk is written again.
+inline Pieces TwoShotPieces(const PlanBuilder& b, const CodecChoice& codec) {
+  return Pieces(b, codec, ChunkOf(b.spec().count, b.size(), 0).count, /*exchanges=*/2, /*passes=*/3);
+}
+
 // Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks, several.
 inline void TwoShotAllReduce(PlanBuilder& b, const CompressionOptions& options) {
   const CodecChoice& codec = options.codec;
   const Ref bucket = b.out();
   // Codecs work on f32: a bucket of a 16-bit type is widened before the exchange and rounded once after it.
   const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
-  const Pieces pieces(b, codec, ChunkOf(bucket.count(), b.size(), 0).count, /*exchanges=*/2);
+  const Pieces pieces = TwoShotPieces(b, codec);
   const auto chunk = [&b](const Ref& whole, int i) {
     const Range range = ChunkOf(whole.count(), b.size(), i);
     return whole.Elements(range.begin, range.count);

@@ -39,8 +39,8 @@ struct CodecOptions {
 // Contract:
 // - The encoded size depends only on (count, options), so that both sides of a message know it.
 // - Zero stays zero. `sign`, and rotation, keep zeros for blocks of zeros only.
-// - A NaN or Inf shows: its whole block decodes to NaN, whose bits depend on the options and the element's place only;
-//   with a linear codec (see `linear`) only its own element shows it.
+// - A NaN or Inf shows: its whole block decodes to NaN; with a linear codec (see `linear`) only its own element shows
+//   it.
 // - Scalar, SIMD and CUDA versions produce identical bytes.
 // - A message that would not be smaller than its elements holds the elements unchanged, and is exact (NaN and Inf too).
 // - decode may be given a message in the memory of a peer, which that peer may change at any time: out of malice, or

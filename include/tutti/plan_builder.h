@@ -52,6 +52,8 @@ struct PlanOptions {
   // on all ranks.
   NativeCollectives native = {};
 
+  // The machine for which schedules are chosen: cost_model, or DefaultCostModel() where that is nullptr.
+  const CostModel& model() const;
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
   // Whether `nodes` is empty or has a node for each of `size` ranks; otherwise InvalidArgument.

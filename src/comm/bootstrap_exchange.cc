@@ -27,7 +27,7 @@ absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
   return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': rank ", rank, " of ", size));
 }
 
-// A key of a rank holds what the rank contributes, or a note of the first rank that gave up: which ranks were missing.
+// A key of a rank holds what the rank contributes, or a note of a rank that gave up: which ranks were missing.
 constexpr absl::string_view kContribution = "=";
 constexpr absl::string_view kGivenUp = "!";    // the note in the place of a rank that was missing
 constexpr absl::string_view kWithdrawn = "-";  // the note in the place of a rank that came, and gave up

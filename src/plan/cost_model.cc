@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tutti/plan_builder.h"
 
 namespace tutti {
 namespace {
@@ -70,6 +71,8 @@ double ReceivingSeconds(const LinkModel& link, std::int64_t bytes) {
 }
 
 const CostModel& DefaultCostModel() { return kDefault; }
+
+const CostModel& PlanOptions::model() const { return cost_model != nullptr ? *cost_model : DefaultCostModel(); }
 
 std::string ToString(const CostModel& model) {
   std::string text = absl::StrCat("messages take ", ToString(model.within_node), " inside a node");

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "plan/model_of.h"
 #include "plan/player.h"
 #include "plan/representative.h"
+#include "tutti/cost_model.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -19,8 +19,8 @@ constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
 constexpr std::int64_t kMostSegments = 16;
 // No further plan is built once the plans built so far have about this many steps.
 constexpr std::size_t kMostSteps = 400;
-// Of calls with a root, whose ranks do different things, none of which stands for another: as many steps as a chain of
-// 32 ranks has.
+// The same limit for calls with a root, whose ranks do different things, so that none stands for another: as many steps
+// as a chain of 32 ranks has.
 constexpr std::size_t kMostStepsWithRoot = 25'000;
 // A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.
 constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the world
@@ -143,7 +143,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
   }
   // Steps that could begin at the same time are taken in the order of their ranks.
   std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
-  const double seconds = Play(plans, options.nodes, ModelOf(options));
+  const double seconds = Play(plans, options.nodes, options.model());
   if (absl::Status known = CheckPredicted(seconds); !known.ok()) return known;
   return seconds;
 }

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plan/model_of.h"
 #include "plan/representative.h"
 #include "plan/shared_beginning.h"
+#include "tutti/cost_model.h"
 
 namespace tutti {
 namespace {
@@ -28,7 +28,7 @@ class Memory {
       if (choice.schedule != nullptr && choice.rival == rival && choice.size == size && choice.spec == key &&
           choice.options.segment_bytes == options.segment_bytes &&
           choice.options.peers_mapped == options.peers_mapped && choice.options.nodes == options.nodes &&
-          choice.options.native == options.native && ModelOf(choice.options) == ModelOf(options)) {
+          choice.options.native == options.native && choice.options.model() == options.model()) {
         return choice.schedule;
       }
     }
@@ -73,7 +73,7 @@ std::int64_t BufferBytes(const CollectiveSpec& spec, int size) {
 // The seconds for copying the longest buffers of a rank to memory that peers can map, and back. Like scratch, that
 // memory is not the same in each call.
 double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  const CostModel& model = ModelOf(options);
+  const CostModel& model = options.model();
   const double bytes_per_s = model.copy_bytes_per_s > 0 ? model.copy_bytes_per_s : model.memory_bytes_per_s;
   const double ranks_per_core = model.cores_per_node > 0 ? std::max(1.0, 1.0 * size / model.cores_per_node) : 1.0;
   const auto bytes = static_cast<double>(BufferBytes(spec, size));

@@ -68,12 +68,6 @@ Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
     symbol.terms.push_back({values[0].symbol, 0, 0});
   }
   for (const Value& value : values.subspan(1)) symbol.terms.push_back({value.symbol, value.index - index, 0});
-  // a + b is b + a to the last bit, but for two different NaNs, and blocks that are lost decode to equal NaNs
-  // (codec.h).
-  if (op == ReduceOp::kSum && symbol.terms.size() == 2 && symbol.terms[1].index == 0 && IsFromBlocks(symbol.terms[0]) &&
-      IsFromBlocks(symbol.terms[1]) && symbol.terms[1].symbol < symbol.terms[0].symbol) {
-    std::swap(symbol.terms[0], symbol.terms[1]);
-  }
   const bool selects = op == ReduceOp::kMin || op == ReduceOp::kMax;
   symbol.exact_in = symbols_[values[0].symbol].exact_in;
   symbol.exact = selects;
@@ -157,12 +151,6 @@ Value Symbols::Decoded(SymbolId encoded) {
   Symbol symbol{.kind = Kind::kDecoded, .terms = {{encoded, 0, 0}}};
   symbol.rounded = symbols_[encoded].rounded;
   return {Intern(std::move(symbol)), 0};
-}
-
-bool Symbols::IsFromBlocks(const Symbol::Term& term) const {
-  const Symbol& symbol = symbols_[term.symbol];
-  if (symbol.kind != Kind::kDecoded) return false;
-  return !codecs_[symbols_[symbol.terms[0].symbol].codec].codec->linear.has_value();
 }
 
 bool Symbols::IsMessageOf(SymbolId id, const CodecChoice& codec, std::int64_t count) const {

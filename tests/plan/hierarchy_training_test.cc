@@ -24,12 +24,13 @@ std::unique_ptr<Reference> BetweenNodes(std::unique_ptr<Reference> algorithm) {
   return std::make_unique<BetweenNodesReference>(std::move(algorithm), kRanksPerNode);
 }
 
-// Buckets of these trainings are so short that one exchange takes less time than two, which error feedback needs.
+// Buckets of these trainings are so short that one exchange takes less time than two, which error feedback and casts
+// need.
 std::unique_ptr<Reference> ByteGradBetweenNodes(int ranks, std::size_t count, const CodecChoice& codec,
                                                 bool error_feedback) {
-  return BetweenNodes(std::make_unique<ByteGradReference>(NodesOf(ranks), /*divisor=*/ranks, count, codec,
-                                                          error_feedback,
-                                                          /*one_exchange=*/!error_feedback));
+  return BetweenNodes(
+      std::make_unique<ByteGradReference>(NodesOf(ranks), /*divisor=*/ranks, count, codec, error_feedback,
+                                          /*one_exchange=*/!error_feedback && !codec.codec->linear.has_value()));
 }
 
 struct Case {

@@ -41,7 +41,9 @@ TEST(PlanBuilderTest, RefusesMoreSignalsThanAWordHolds) {
     for (int i = 0; i < 65'534 + more; ++i) b.Signal();
     const absl::StatusOr<Plan> plan = std::move(b).Build();
     EXPECT_EQ(plan.ok(), more == 0) << plan.status();
-    if (more > 0) EXPECT_THAT(std::string(plan.status().message()), HasSubstr("at most 65534 signals"));
+    if (more > 0) {
+      EXPECT_THAT(std::string(plan.status().message()), HasSubstr("at most 65534 signals"));
+    }
   }
 }
 

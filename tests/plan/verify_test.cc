@@ -404,32 +404,6 @@ TEST(VerifyTest, TheOwnerOfAChunkMustUseItsDecodedValueToo) {
   EXPECT_THAT(ErrorOf({.count = 4}, 2, author(false)), HasSubstr("replicas differ"));
 }
 
-// a + b is b + a to the last bit, but for two different NaNs, and the NaNs of blocks do not differ. Of three, no two
-// orders are known to give the same.
-TEST(VerifyTest, TwoDecodedBlocksMayBeAddedInEitherOrder) {
-  const auto own_first = [](const char* codec_name) {
-    return [codec_name](PlanBuilder& b) {
-      const CodecChoice codec = {.codec = *FindCodec(codec_name), .options = (*FindCodec(codec_name))->defaults};
-      const Ref own = b.Message(b.in().count(), codec);
-      b.Encode(own, b.in(), codec);
-      std::vector<Ref> versions(b.size(), own);
-      for (Rank peer = 0; peer < b.size(); ++peer) {
-        if (peer == b.rank()) continue;
-        versions[peer] = b.Message(b.in().count(), codec);
-        b.Send(peer, own);
-        b.Recv(peer, versions[peer]);
-      }
-      for (int added = 0; added < b.size(); ++added) {
-        b.Decode(b.out(), versions[(b.rank() + added) % b.size()], codec, added > 0);
-      }
-    };
-  };
-  const CollectiveSpec spec = {.count = 5000};
-  EXPECT_EQ(ErrorOf(spec, 2, own_first("uint8_block")), "");
-  EXPECT_THAT(ErrorOf(spec, 3, own_first("uint8_block")), HasSubstr("replicas differ"));
-  EXPECT_THAT(ErrorOf(spec, 2, own_first("bf16")), HasSubstr("replicas differ"));
-}
-
 TEST(VerifyTest, RoundingAtRandomTwiceDoesNotGiveOneMessage) {
   auto author = [](Rounding rounding) {
     return [rounding](PlanBuilder& b) {

@@ -5,13 +5,17 @@
 The environment that the tests read: BACKEND (default: tutti), WORLD_SIZE (default: 3), and what is set below.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 import unittest
 
+# Of the first process: torch's tests leave files behind, and the processes that they start take TEMP_DIR as they find it.
 SCRATCH = tempfile.mkdtemp(prefix="tutti-distributed-test-") if "TEMP_DIR" not in os.environ else None
 if SCRATCH:
-    os.environ["TEMP_DIR"] = SCRATCH
+    atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+    os.environ["TEMP_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = SCRATCH
     for name in ("barrier", "test_dir"):
         os.makedirs(os.path.join(SCRATCH, name))
 os.environ.pop("CI", None)  # where CI is set, torch's tests write reports by a package of torch's own CI
