@@ -25,14 +25,14 @@ inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& c
   return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
 }
 
-// The seconds in which every rank sends every other one `exchanges` times the pieces of a chunk of `elements` elements,
-// without the way of the last message, and meanwhile reads or writes the whole bucket, as f32, `passes` times.
-inline double ExchangeSeconds(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements,
-                              std::int64_t pieces, int exchanges, double bucket_pass_s, double passes) {
+// The seconds in which every rank sends every other one the pieces of a chunk of `elements` elements, without the way
+// of the last message.
+inline double SecondsToSend(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements,
+                            std::int64_t pieces) {
   const LinkModel& link = b.options().model().between_nodes;
   const std::int64_t bytes = codec.codec->encoded_bytes(elements / pieces, codec.options);
   const double message_s = SendingSeconds(link, bytes) + TransferSeconds(link, bytes) + ReceivingSeconds(link, bytes);
-  return std::max(static_cast<double>(exchanges * (b.size() - 1) * pieces) * message_s, passes * bucket_pass_s);
+  return static_cast<double>((b.size() - 1) * pieces) * message_s;
 }
 
 // Whether the bucket takes less time in one shot than in two, between nodes that have one rank each; elsewhere the way
@@ -53,21 +53,24 @@ inline bool OneShotIsFaster(const PlanBuilder& b, const CompressionOptions& opti
   const double n = b.size();
   const CostModel& model = plan.model();
   const double latency_s = model.between_nodes.latency_s;
+  // The time in which a rank reads or writes the bucket once. It does so 1 + n times in one shot, and 3 + 1/n times in
+  // two, while messages travel.
   const double pass_s = static_cast<double>(count * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
+
   // The first piece is encoded before anything travels, and all versions of the last one are decoded after it has come.
   const std::int64_t pieces = OneShotPieces(b, codec).count();
   const double piece_s = pass_s / static_cast<double>(pieces);
   const double one_shot_s =
-      latency_s + (1 + n) * piece_s + ExchangeSeconds(b, codec, count, pieces, 1, pass_s, /*passes=*/1 + n);
+      latency_s + (1 + n) * piece_s + std::max(SecondsToSend(b, codec, count, pieces), (1 + n) * pass_s);
+
   // While messages of the first shot still come, those of the second leave: the way of the latter is hidden if it is
   // shorter than the time for which the former travel.
   const std::int64_t chunk_pieces = TwoShotPieces(b, codec).count();
   const double chunk_piece_s = pass_s / n / static_cast<double>(chunk_pieces);
-  const double messages_s = ExchangeSeconds(b, codec, ChunkOf(count, b.size(), 0).count, chunk_pieces, 2, pass_s,
-                                            /*passes=*/3 + 1 / n);
-  const double last_piece_s = messages_s / 2 / static_cast<double>(chunk_pieces);
-  const double two_shots_s = latency_s + 2 * chunk_piece_s +
-                             std::max(messages_s, latency_s + (n + 1) * chunk_piece_s + messages_s / 2 + last_piece_s);
+  const double shot_s =
+      std::max(SecondsToSend(b, codec, ChunkOf(count, b.size(), 0).count, chunk_pieces), (3 + 1 / n) / 2 * pass_s);
+  const double last_sum_s = latency_s + (n + 1) * chunk_piece_s + shot_s / static_cast<double>(chunk_pieces);
+  const double two_shots_s = latency_s + 2 * chunk_piece_s + shot_s + std::max(shot_s, last_sum_s);
   return one_shot_s < two_shots_s;
 }
 
