@@ -112,6 +112,23 @@ std::vector<Floats> Gradients(int size, std::int64_t count) {
   return gradients;
 }
 
+// The buckets of all ranks are equal, and near the average of the gradients, which lie within ±e³: off by half a level
+// in each of two codec steps, and by what the dtype itself rounds away.
+void ExpectNearAverage(const std::vector<Bytes>& out, const std::vector<Floats>& gradients, DType dtype) {
+  for (std::size_t rank = 1; rank < out.size(); ++rank) {
+    EXPECT_TRUE(out[rank] == out[0]) << Name(dtype) << " rank " << rank;
+  }
+  const Floats result = AsFloats(out[0], dtype);
+  const double level = 2 * std::exp(3.0) / 255;
+  const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    double average = 0;
+    for (const Floats& gradient : gradients)
+      average += static_cast<double>(gradient[i]) / static_cast<double>(gradients.size());
+    EXPECT_NEAR(result[i], average, level * 1.01 + rounding) << Name(dtype) << " element " << i;
+  }
+}
+
 struct Case {
   int size;
   bool mapped;
@@ -158,17 +175,7 @@ TEST_P(ByteGrad, StaysNearTheAverageAndEqualOnAllRanksForEveryDType) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     const std::vector<Plan> plans = PlansOf("bytegrad", dtype, kCount, size, mapped);
     const std::vector<Bytes> out = BucketsAfter(plans, gradients, dtype, SequentialExecutor::Order::kFirstToLast);
-    for (Rank rank = 1; rank < size; ++rank) EXPECT_TRUE(out[rank] == out[0]) << Name(dtype) << " rank " << rank;
-    const Floats result = AsFloats(out[0], dtype);
-    // Values lie within ±e³. The error is half a level in each of two codec steps, and what the dtype itself rounds
-    // away.
-    const double level = 2 * std::exp(3.0) / 255;
-    const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
-    for (std::int64_t i = 0; i < kCount; ++i) {
-      double average = 0;
-      for (const Floats& gradient : gradients) average += static_cast<double>(gradient[i]) / size;
-      EXPECT_NEAR(result[i], average, level * 1.01 + rounding) << Name(dtype) << " element " << i;
-    }
+    ExpectNearAverage(out, gradients, dtype);
   }
 }
 
@@ -329,17 +336,8 @@ TEST_P(ByteGradBetweenFarHosts, StaysNearTheAverageForEveryDTypeAndRounding) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       const std::vector<Plan> plans = PlansOf(name, dtype, kCount, size, hosts);
       const std::vector<Bytes> out = BucketsAfter(plans, gradients, dtype, SequentialExecutor::Order::kLastToFirst);
-      for (const Bytes& theirs : out) EXPECT_TRUE(theirs == out[0]) << Name(dtype);
-      const Floats result = AsFloats(out[0], dtype);
-      // As in StaysNearTheAverageAndEqualOnAllRanksForEveryDType: a level, here of one encoder, and the dtype's
-      // rounding.
-      const double level = 2 * std::exp(3.0) / 255;
-      const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
-      for (std::int64_t i = 0; i < kCount; ++i) {
-        double average = 0;
-        for (const Floats& gradient : gradients) average += static_cast<double>(gradient[i]) / size;
-        EXPECT_NEAR(result[i], average, level * 1.01 + rounding) << name << " " << Name(dtype) << " element " << i;
-      }
+      SCOPED_TRACE(name);
+      ExpectNearAverage(out, gradients, dtype);
     }
   }
 }
