@@ -27,7 +27,7 @@ constexpr absl::Duration kAbortTime = absl::Seconds(2);
 // While the host waits for the stream it asks NCCL for errors, as nccl-tests does, this often.
 constexpr std::int64_t kAskForErrorsNanos = 10'000'000;
 
-std::atomic<const NcclSoftware*> given{nullptr};
+std::atomic<const NcclSoftware*> given_software{nullptr};
 
 // The id of the new communicator, which rank 0 makes.
 absl::StatusOr<nccl::UniqueId> AgreeOnId(const nccl::Library& library, Communicator& communicator) {
@@ -62,7 +62,7 @@ bool IsOneFunction(Collective collective) {
 }  // namespace
 
 absl::StatusOr<NcclSoftware> NcclOfThisProcess() {
-  if (const NcclSoftware* const software = given.load()) return *software;
+  if (const NcclSoftware* const software = given_software.load()) return *software;
   const absl::StatusOr<const CudaRuntime*>& cuda = Cuda();
   if (!cuda.ok()) return cuda.status();
   const absl::StatusOr<nccl::Library>& library = nccl::LoadedLibrary();
@@ -70,7 +70,7 @@ absl::StatusOr<NcclSoftware> NcclOfThisProcess() {
   return NcclSoftware{.nccl = &*library, .cuda = *cuda};
 }
 
-void SetNcclOfThisProcess(const NcclSoftware* software) { given.store(software); }
+void SetNcclOfThisProcess(const NcclSoftware* software) { given_software.store(software); }
 
 absl::Status CheckRawNccl(Collective collective, DType dtype, ReduceOp op) {
   return nccl::CheckSupported(collective, dtype, op);
