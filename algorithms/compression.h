@@ -1,4 +1,4 @@
-// What the compressed all_reduces of a bucket (one_shot.h, two_shot.h) have in common.
+// The options of a compressed all_reduce, and the pieces in which a bucket travels: for one_shot.h and two_shot.h.
 #ifndef TUTTI_ALGORITHMS_COMPRESSION_H_
 #define TUTTI_ALGORITHMS_COMPRESSION_H_
 

@@ -19,7 +19,7 @@ constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
 constexpr std::int64_t kMostSegments = 16;
 // No further plan is built once the plans built so far have about this many steps.
 constexpr std::size_t kMostSteps = 400;
-// The same limit for calls with a root, whose ranks do different things, so that none stands for another: as many steps
+// The limit of steps for calls with a root, whose ranks do different things, so that none stands for another: as many
 // as a chain of 32 ranks has.
 constexpr std::size_t kMostStepsWithRoot = 25'000;
 // A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.

@@ -72,7 +72,7 @@ Floats RoundTrip(const CodecChoice& codec, const Floats& values) {
   return decoded;
 }
 
-// What elements of the gradients of all ranks come to in one exchange.
+// The sum or average, after one exchange, of these elements of the gradients of all ranks.
 Floats OneShotReference(const CodecChoice& codec, const std::vector<Floats>& gradients, const Range& range,
                         bool average) {
   Floats sum;
