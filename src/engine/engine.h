@@ -156,14 +156,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The goal of a thread that drives: that a run comes to a milestone, or a time comes; by default that nothing is left
   // to do.
   struct Goal {
-    const Milestone* milestone = nullptr;
+    Milestone* milestone = nullptr;
     std::uint32_t run = 0;
     std::int64_t end_ns = kNeverNanos;
     bool eager = false;  // somebody waits elsewhere, so the engine thread polls eagerly
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
-  // Called after a poll that found nothing; false when it is time to sleep.
-  bool PollsOn(Backoff& backoff) TUTTI_REQUIRES(seat_);
+  // Called after a poll that found nothing, by a thread that waits for `milestone`, or, where that is null, by the
+  // engine thread; false when it is time to sleep.
+  bool PollsOn(Backoff& backoff, Milestone* milestone) TUTTI_REQUIRES(seat_);
   // Called after a poll that found something. Reads the clock only where a wait ends: most polls of a node's own calls
   // end none.
   void EndMessageWait() TUTTI_REQUIRES(seat_) {
@@ -297,6 +298,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
   MessageWait message_wait_ TUTTI_GUARDED_BY(seat_);
+  WaitHistory thread_waits_ TUTTI_GUARDED_BY(seat_);  // of the engine thread, which waits for all calls
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 
   // What peers that ask are told: who holds this rank up, as far as it knows.

@@ -126,9 +126,10 @@ void Engine::ThreadMain(std::uint32_t seen) {
   }
 }
 
-bool Engine::PollsOn(Backoff& backoff) {
+bool Engine::PollsOn(Backoff& backoff, Milestone* milestone) {
   if (!executor_->waits_for_messages() || executor_->polls_device()) return backoff.Pause();
-  if (!message_wait_.PollsOn(options_.now_ns())) return false;
+  WaitHistory& history = milestone != nullptr ? milestone->waits() : thread_waits_;
+  if (!message_wait_.PollsOn(options_.now_ns(), history)) return false;
   sched_yield();  // perhaps the peer that this thread waits for needs this core
   return true;
 }
@@ -155,11 +156,13 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
       ShowAfterMove();
     } else {
       if (is_engine_thread) thread_time_.BeginWait();
-      if (executor_->all_in_background() || !PollsOn(backoff)) Rest(goal.end_ns);
+      if (executor_->all_in_background() || !PollsOn(backoff, goal.milestone)) Rest(goal.end_ns);
     }
     if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
   if (is_engine_thread) thread_time_.EndWait();
+  // The milestone, which the wait remembers, may go when the thread has left the seat.
+  if (message_wait_.is_waiting()) message_wait_.GivenUp(options_.now_ns());
   ShowAfterMove();
 }
 

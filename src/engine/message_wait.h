@@ -37,6 +37,36 @@ class PollHistory {
   int waits_until_try_ = 1;
 };
 
+// The shortest of the last kWaits waits or more, less than twice as many.
+class ShortestWait {
+ public:
+  void Add(std::int64_t nanos) {
+    lately_ = std::min(lately_, nanos);
+    if (++waits_ < kWaits) return;
+    waits_ = 0;
+    before_ = std::exchange(lately_, kNever);
+  }
+  // 0 before there were so many waits.
+  std::int64_t nanos() const { return std::min(before_, lately_); }
+
+ private:
+  static constexpr int kWaits = 8;
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+  int waits_ = 0;
+  std::int64_t lately_ = kNever;
+  std::int64_t before_ = 0;  // in the kWaits waits before
+};
+
+// How the waits for one thing have gone. Waits for the runs of one call resemble each other, but not those for other
+// calls: a rank that meets its peers in a barrier, and exchanges messages with them afterwards, waits for as long as
+// the slowest rank computes, and then for the way of a message.
+struct WaitHistory {
+  PollHistory at_once;      // polls with which a wait begins
+  PollHistory after_alarm;  // polls after a sleep
+  ShortestWait unpolled;    // of the waits that did not begin with polls
+};
+
 // A poll costs less than to go to sleep and to be woken, where a message comes soon, and the thread gives its core away
 // between two polls (sched_yield), so that a peer or the kernel, for which the thread waits, may use this core. But
 // where other programs keep the cores busy, a thread that has given its core away gets it back late, while one that
@@ -61,8 +91,9 @@ class MessageWait {
   static constexpr std::int64_t kMostDueNanos = 2'500'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep, until alarm_ns().
-  bool PollsOn(std::int64_t now_ns) {
-    if (!is_waiting()) Begin(now_ns);
+  // `history` is that of what the thread waits for, the same in all calls of one wait; it is used until the wait ends.
+  bool PollsOn(std::int64_t now_ns, WaitHistory& history) {
+    if (!is_waiting()) Begin(now_ns, history);
     return polls_at_once_ ? now_ns - began_ns_ < kPollNanos : AlarmHasRung(now_ns);
   }
 
@@ -79,42 +110,34 @@ class MessageWait {
   void Ended(std::int64_t now_ns) {
     if (!is_waiting()) return;
     const std::int64_t waited = now_ns - std::exchange(began_ns_, kNotWaiting);
-    if (polls_at_once_) return at_once_.EndWait(waited < kPollNanos);
+    if (polls_at_once_) return history_->at_once.EndWait(waited < kPollNanos);
     // A message that came before the alarm has cost no poll.
-    if (now_ns >= alarm_ns_) after_alarm_.EndWait(AlarmHasRung(now_ns));
+    if (now_ns >= alarm_ns_) history_->after_alarm.EndWait(AlarmHasRung(now_ns));
     alarm_ns_ = kNever;
-    shortest_.Add(waited);
+    history_->unpolled.Add(waited);
+  }
+
+  // Called when the thread stops to wait although nothing has come, with the time. Polls that were over by then were in
+  // vain; how long the wait would have lasted is not known.
+  void GivenUp(std::int64_t now_ns) {
+    if (!is_waiting()) return;
+    const std::int64_t waited = now_ns - std::exchange(began_ns_, kNotWaiting);
+    if (polls_at_once_ && waited >= kPollNanos) history_->at_once.EndWait(false);
+    if (now_ns >= alarm_ns_ && !AlarmHasRung(now_ns)) history_->after_alarm.EndWait(false);
+    alarm_ns_ = kNever;
   }
 
  private:
   static constexpr std::int64_t kNotWaiting = -1;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-  // The shortest of the last kWaits waits or more, less than twice as many; 0 before there were so many.
-  class Shortest {
-   public:
-    void Add(std::int64_t nanos) {
-      lately_ = std::min(lately_, nanos);
-      if (++waits_ < kWaits) return;
-      waits_ = 0;
-      before_ = std::exchange(lately_, kNever);
-    }
-    std::int64_t nanos() const { return std::min(before_, lately_); }
-
-   private:
-    static constexpr int kWaits = 8;
-
-    int waits_ = 0;
-    std::int64_t lately_ = kNever;
-    std::int64_t before_ = 0;  // in the kWaits waits before
-  };
-
-  void Begin(std::int64_t now_ns) {
+  void Begin(std::int64_t now_ns, WaitHistory& history) {
     began_ns_ = now_ns;
+    history_ = &history;
     alarm_ns_ = kNever;
-    polls_at_once_ = at_once_.BeginWait();
-    const std::int64_t due = shortest_.nanos();
-    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !after_alarm_.BeginWait()) return;
+    polls_at_once_ = history.at_once.BeginWait();
+    const std::int64_t due = history.unpolled.nanos();
+    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !history.after_alarm.BeginWait()) return;
     alarm_ns_ = now_ns + due - kAlarmBeforeNanos;
   }
 
@@ -122,11 +145,9 @@ class MessageWait {
   bool AlarmHasRung(std::int64_t now_ns) const { return now_ns >= alarm_ns_ && now_ns - alarm_ns_ < kPollNanos; }
 
   std::int64_t began_ns_ = kNotWaiting;
+  WaitHistory* history_ = nullptr;  // of this wait
   bool polls_at_once_ = false;      // in this wait
   std::int64_t alarm_ns_ = kNever;  // in this wait
-  PollHistory at_once_;
-  PollHistory after_alarm_;
-  Shortest shortest_;  // of the waits without polls at once
 };
 
 }  // namespace tutti

@@ -11,17 +11,19 @@ namespace {
 constexpr std::int64_t kShort = 8'000;      // less than a sleep costs
 constexpr std::int64_t kLong = 5'000'000;   // more, by so much that no alarm is worth it
 constexpr std::int64_t kKnown = 1'000'000;  // long, but short enough for an alarm
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 // A thread that polls as MessageWait tells it to, at times that the test chooses.
 class Waiter {
  public:
   // Waits for a message that comes `after` nanoseconds from now; returns whether the thread sleeps until it comes. A
   // thread that sleeps runs again 20 µs after the message has come, or after its alarm.
-  bool SleepsUntil(std::int64_t after) {
+  bool SleepsUntil(std::int64_t after) { return SleepsUntil(after, waits_); }
+  bool SleepsUntil(std::int64_t after, WaitHistory& history) {
     const std::int64_t comes = now_ + after;
     bool sleeps = false;
     while (now_ < comes) {
-      sleeps = !wait_.PollsOn(now_);
+      sleeps = !wait_.PollsOn(now_, history);
       if (sleeps) {
         now_ = std::min(comes, wait_.alarm_ns(now_)) + 20'000;
       } else {
@@ -34,9 +36,15 @@ class Waiter {
   }
   // As SleepsUntil; returns whether the thread polls at first.
   bool TriesFor(std::int64_t after) {
-    const bool tries = wait_.PollsOn(now_);
+    const bool tries = PollsOn(now_);
     SleepsUntil(after);
     return tries;
+  }
+  bool PollsOn(std::int64_t now) { return wait_.PollsOn(now, waits_); }
+  // Waits for `nanos`, and gives up.
+  void WaitsInVain(std::int64_t nanos) {
+    for (const std::int64_t end = now_ + nanos; now_ < end; now_ += 1000) PollsOn(now_);
+    wait_.GivenUp(now_);
   }
   void Compute(std::int64_t nanos) {
     now_ += nanos;
@@ -55,6 +63,7 @@ class Waiter {
 
  private:
   MessageWait wait_;
+  WaitHistory waits_;
   std::int64_t now_ = 123;
   std::int64_t polled_ = 0;
 };
@@ -68,9 +77,9 @@ TEST(MessageWaitTest, AThreadPollsForABoundedTime) {
   Waiter waiter;
   const std::int64_t began = waiter.now();
   std::int64_t now = began;
-  while (waiter.wait().PollsOn(now)) now += 10;
+  while (waiter.PollsOn(now)) now += 10;
   EXPECT_EQ(now - began, MessageWait::kPollNanos);
-  EXPECT_FALSE(waiter.wait().PollsOn(now + 10));  // until the wait ends
+  EXPECT_FALSE(waiter.PollsOn(now + 10));  // until the wait ends
 }
 
 TEST(MessageWaitTest, AfterLongWaitsAThreadSleepsAtOnce) {
@@ -121,12 +130,11 @@ TEST(MessageWaitTest, AThreadPollsWhenAMessageOfAKnownWayIsDue) {
 }
 
 TEST(MessageWaitTest, AnAlarmEndsWithItsWait) {
-  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   Waiter waiter;
   waiter.CountSlept(40, kKnown);
   const std::int64_t began = waiter.now();
   MessageWait& wait = waiter.wait();
-  EXPECT_FALSE(wait.PollsOn(began));
+  EXPECT_FALSE(waiter.PollsOn(began));
   const std::int64_t alarm = wait.alarm_ns(began);
   EXPECT_GE(alarm, began + kKnown - MessageWait::kAlarmBeforeNanos);
   EXPECT_LE(alarm, began + kKnown);
@@ -156,6 +164,43 @@ TEST(MessageWaitTest, AlarmsInVainBecomeSeldom) {
   EXPECT_GT(before - at_first, 5 * MessageWait::kPollNanos);  // alarms are tried
   for (int i = 0; i < 800; ++i) wait(i);
   EXPECT_LE((waiter.polled() - before) / 800, MessageWait::kPollNanos / 10);
+}
+
+// Short waits for one thing, and waits of a known length for another.
+TEST(MessageWaitTest, WaitsForOneThingSayNothingOfWaitsForAnother) {
+  Waiter waiter;
+  WaitHistory barrier, message;
+  const auto wait = [&] {
+    const int slept = waiter.SleepsUntil(kKnown, barrier) ? 1 : 0;
+    return slept + (waiter.SleepsUntil(kShort, message) ? 1 : 0);
+  };
+  for (int i = 0; i < 40; ++i) wait();
+  const std::int64_t before = waiter.polled();
+  int slept = 0;
+  for (int i = 0; i < 100; ++i) slept += wait();
+  EXPECT_LE(slept, 1);  // one of these waits tries polls at once
+  EXPECT_LE((waiter.polled() - before) / 100, MessageWait::kAlarmBeforeNanos + kShort);
+}
+
+TEST(MessageWaitTest, AWaitThatIsGivenUpAfterItsPollsWasInVain) {
+  Waiter waiter;
+  for (int i = 0; i < 20; ++i) waiter.WaitsInVain(2 * MessageWait::kPollNanos);
+  EXPECT_FALSE(waiter.TriesFor(kLong) && waiter.TriesFor(kLong));
+}
+
+TEST(MessageWaitTest, AWaitThatIsGivenUpWhileItPollsSaysNothing) {
+  Waiter waiter;
+  for (int i = 0; i < 20; ++i) waiter.WaitsInVain(MessageWait::kPollNanos / 2);
+  EXPECT_EQ(waiter.CountSlept(100, kShort), 0);
+}
+
+// Alarms after which waits were given up are in vain; the lengths of such waits do not count.
+TEST(MessageWaitTest, AWaitThatIsGivenUpAfterItsAlarmWasInVain) {
+  Waiter waiter;
+  waiter.CountSlept(40, kKnown);
+  for (int i = 0; i < 20; ++i) waiter.WaitsInVain(2 * kKnown);
+  EXPECT_FALSE(waiter.PollsOn(waiter.now()));
+  EXPECT_EQ(waiter.wait().alarm_ns(waiter.now()), kNever);
 }
 
 TEST(MessageWaitTest, NoAlarmIsSetWhereAWakeUpIsLittle) {
