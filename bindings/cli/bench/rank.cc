@@ -231,10 +231,13 @@ std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured) const
 }
 
 absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
-  const absl::StatusOr<const Schedule*> schedule = FindSchedule(traffic_.spec.collective, name);
+  CollectiveSpec spec = traffic_.spec;
+  // send_recv ends when the message of the rank before has come; its Send may end earlier.
+  if (spec.collective == Collective::kSend) spec.collective = Collective::kRecv;
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(spec.collective, name);
   if (!schedule.ok()) return schedule.status();
   const absl::StatusOr<double> seconds =
-      PredictSeconds(**schedule, traffic_.spec, traffic_.size, communicator_.plan_options(options_.memory_kind()));
+      PredictSeconds(**schedule, spec, traffic_.size, communicator_.plan_options(options_.memory_kind()));
   if (!seconds.ok()) return seconds.status();
   return *seconds * 1e6;
 }

@@ -12,6 +12,8 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/command_run.h"
+#include "tutti/schedule.h"
+#include "tutti/selector.h"
 
 namespace tutti::cli {
 namespace {
@@ -162,6 +164,16 @@ TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
   const CommandRun run = RunTutti("launch -n 2 -- sh -c 'TUTTI_MEASURE_LINKS=$TUTTI_RANK " + command + "'");
   EXPECT_NE(run.exit_code, 0);
   EXPECT_THAT(run.err, HasSubstr("measure_links"));
+}
+
+// A Send ends when its message has left; send_recv ends when a message has come.
+TEST(BenchTest, PredictsForSendRecvWhatAMessageTakesOnItsWay) {
+  const nlohmann::json rows = BenchRows("send_recv --transport inproc --ranks 2 -b 4 -e 4");
+  ASSERT_EQ(rows.size(), 1U);
+  const CollectiveSpec recv = {.collective = Collective::kRecv, .count = 1, .root = 1};
+  const absl::StatusOr<const Schedule*> message = FindSchedule(recv.collective, "message");
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_DOUBLE_EQ(rows[0]["predicted_us"].get<double>(), *PredictSeconds(**message, recv, 2, {}) * 1e6);
 }
 
 TEST(BenchTest, MeasuresTheScheduleItWasTold) {
