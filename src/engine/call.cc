@@ -77,9 +77,8 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
   Milestone& milestone = output_only ? output() : end_;
   if (!milestone.passed(run)) {
     awaited_run_.store(run, std::memory_order_relaxed);
-    absl::Status status = end_ns == kNeverNanos && WaitsAreWatched()
-                              ? WaitWatched(milestone, run)
-                              : engine_->Wait(milestone, run, options_.background, end_ns);
+    absl::Status status = end_ns == kNeverNanos && WaitsAreWatched() ? WaitWatched(milestone, run)
+                                                                     : engine_->Wait(*this, milestone, run, end_ns);
     if (!status.ok()) return status;
   }
   return ResultOf(run);
@@ -95,19 +94,18 @@ absl::Status Call::WaitOnStream(std::uint32_t run, CUstream_st* stream) {
 }
 
 absl::Status Call::WaitUntilEnqueued(std::uint32_t run) {
-  return WaitsAreWatched() ? WaitWatched(enqueued_, run)
-                           : engine_->Wait(enqueued_, run, options_.background, kNeverNanos);
+  return WaitsAreWatched() ? WaitWatched(enqueued_, run) : engine_->Wait(*this, enqueued_, run, kNeverNanos);
 }
 
 absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
   while (true) {
-    absl::Status status = engine_->Wait(milestone, run, options_.background, NanosIn(kWaitWatchPeriod));
+    absl::Status status = engine_->Wait(*this, milestone, run, NanosIn(kWaitWatchPeriod));
     if (!absl::IsDeadlineExceeded(status)) return status;
     const absl::Status look = LookWhileWaiting(engine_->options().rank);
     if (look.ok()) continue;
     // The buffers of the call are in use until the call has ended, so this thread waits on.
     engine_->AbortUnlessPassed(milestone, run, run_->channel, look);
-    return engine_->Wait(milestone, run, options_.background, kNeverNanos);
+    return engine_->Wait(*this, milestone, run, kNeverNanos);
   }
 }
 

@@ -101,10 +101,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // the caller drives, and nothing else is to be done; otherwise queues the run. The first way sometimes looks after
   // the transport as well, for ten milliseconds at most.
   void Submit(Call& call, const CallOptions& options);
-  // Returns when run number `run` has come to `milestone`, which belongs to its call; DeadlineExceeded when the run has
-  // not come there by `end_ns`. With `background` the engine thread, where it drives, keeps the driver's seat.
-  // FailedPrecondition, at once, in a forked child.
-  absl::Status Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns);
+  // Returns when run number `run` of `call` has come to `milestone`, which belongs to the call; DeadlineExceeded when
+  // the run has not come there by `end_ns`. Where the call is one in the background, the engine thread keeps the
+  // driver's seat if it has the seat. FailedPrecondition, at once, in a forked child.
+  absl::Status Wait(const Call& call, Milestone& milestone, std::uint32_t run, std::int64_t end_ns);
   // Between BeginEagerWait and EndEagerWait the engine's thread polls as eagerly as a thread in Wait does, because
   // somebody waits elsewhere (Work::AwaitElsewhere).
   void BeginEagerWait();
@@ -156,15 +156,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The goal of a thread that drives: that a run comes to a milestone, or a time comes; by default that nothing is left
   // to do.
   struct Goal {
-    Milestone* milestone = nullptr;
+    const Milestone* milestone = nullptr;
     std::uint32_t run = 0;
+    const Program* program = nullptr;  // of the run
     std::int64_t end_ns = kNeverNanos;
     bool eager = false;  // somebody waits elsewhere, so the engine thread polls eagerly
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
-  // Called after a poll that found nothing, by a thread that waits for `milestone`, or, where that is null, by the
-  // engine thread; false when it is time to sleep.
-  bool PollsOn(Backoff& backoff, Milestone* milestone) TUTTI_REQUIRES(seat_);
+  // Called after a poll that found nothing, by a thread with this goal; false when it is time to sleep.
+  bool PollsOn(const Goal& goal, Backoff& backoff) TUTTI_REQUIRES(seat_);
   // Called after a poll that found something. Reads the clock only where a wait ends: most polls of a node's own calls
   // end none.
   void EndMessageWait() TUTTI_REQUIRES(seat_) {
@@ -298,7 +298,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
   MessageWait message_wait_ TUTTI_GUARDED_BY(seat_);
-  WaitHistory thread_waits_ TUTTI_GUARDED_BY(seat_);  // of the engine thread, which waits for all calls
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 
   // What peers that ask are told: who holds this rank up, as far as it knows.

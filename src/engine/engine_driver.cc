@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/futex.h"
+#include "engine/call.h"
 #include "engine/engine.h"
 
 namespace tutti {
@@ -64,8 +65,9 @@ const BackoffPolicy& Engine::PolicyOfWaiter() const {
   return options_.may_spin && !SharesProcessor() ? kEager : kYielding;
 }
 
-absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns) {
+absl::Status Engine::Wait(const Call& call, Milestone& milestone, std::uint32_t run, std::int64_t end_ns) {
   if (in_forked_child()) return NotInForkedChild(options_.rank);
+  const bool background = call.options().background;
   while (!milestone.passed(run)) {
     const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
     if (left_ns <= 0) {
@@ -74,7 +76,7 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
           absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
     }
     if (!TryToDrive(background) && !DriveOrSleep(milestone, run, background, absl::Nanoseconds(left_ns))) continue;
-    Drive({.milestone = &milestone, .run = run, .end_ns = end_ns}, PolicyOfWaiter());
+    Drive({.milestone = &milestone, .run = run, .program = &call.program(), .end_ns = end_ns}, PolicyOfWaiter());
     LeaveSeat();
   }
   return absl::OkStatus();
@@ -126,10 +128,10 @@ void Engine::ThreadMain(std::uint32_t seen) {
   }
 }
 
-bool Engine::PollsOn(Backoff& backoff, Milestone* milestone) {
+bool Engine::PollsOn(const Goal& goal, Backoff& backoff) {
   if (!executor_->waits_for_messages() || executor_->polls_device()) return backoff.Pause();
-  WaitHistory& history = milestone != nullptr ? milestone->waits() : thread_waits_;
-  if (!message_wait_.PollsOn(options_.now_ns(), history)) return false;
+  // The engine thread, which has no program in particular, waits for all.
+  if (!message_wait_.PollsOn(options_.now_ns(), goal.program)) return false;
   sched_yield();  // perhaps the peer that this thread waits for needs this core
   return true;
 }
@@ -156,13 +158,11 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
       ShowAfterMove();
     } else {
       if (is_engine_thread) thread_time_.BeginWait();
-      if (executor_->all_in_background() || !PollsOn(backoff, goal.milestone)) Rest(goal.end_ns);
+      if (executor_->all_in_background() || !PollsOn(goal, backoff)) Rest(goal.end_ns);
     }
     if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
   if (is_engine_thread) thread_time_.EndWait();
-  // The milestone, which the wait remembers, may go when the thread has left the seat.
-  if (message_wait_.is_waiting()) message_wait_.GivenUp(options_.now_ns());
   ShowAfterMove();
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "engine/message_wait.h"
 
 namespace tutti {
 
@@ -25,13 +24,10 @@ class Milestone {
   void PassUnseen() { runs_.store(runs() + 1, std::memory_order_release); }
   // Sleeps until `run` has come to this milestone, for at most `most`.
   void Sleep(std::uint32_t run, absl::Duration most);
-  // How the driver's waits for this milestone have gone; used by the driver alone.
-  WaitHistory& waits() { return waits_; }
 
  private:
   std::atomic<std::uint32_t> runs_{0};  // the number of runs that have come to this milestone; a futex word
   std::atomic<std::uint32_t> sleepers_{0};
-  WaitHistory waits_;
 };
 
 }  // namespace tutti

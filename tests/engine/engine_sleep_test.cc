@@ -94,37 +94,78 @@ std::shared_ptr<const Program> OneMessage(Rank rank) {
   return ProgramOf(std::move(b));
 }
 
-// Each message comes a little more than 1 ms after rank 1 has begun to wait for the message, by the clock of the test.
-TEST(EngineAlarm, ASleepEndsBeforeTheMessageIsDue) {
-  constexpr int kWaits = 60;
-  TwoRanks world(/*mapped=*/false, absl::Hours(10));
-  TestClock::step_ns = 20'000;
-  Call* const calls[] = {Call::Create(OneMessage(0), *world.ranks[0].channel),
-                         Call::Create(OneMessage(1), *world.ranks[1].channel)};
-  const auto run = [&](Rank rank) {
-    Call& call = *calls[rank];
-    EXPECT_EQ(call.Wait(call.Submit(kDrives), false, kNeverNanos), absl::OkStatus());
-  };
-  TestTransport& waiting = *world.ranks[1].transport;
-  std::atomic<int> waits = 0;
-  std::atomic<int> sleeps_before = 0;
-  std::thread waiter([&] {
-    for (int i = 0; i < kWaits; ++i) {
-      sleeps_before = waiting.sleeps.load();
-      ++waits;
-      run(1);
-    }
-  });
-  for (int i = 1; i <= kWaits; ++i) {
-    while (waits < i || waiting.sleeps == sleeps_before) std::this_thread::yield();
-    TestClock::now_ns += 1'000'000;
-    run(0);
+// Rank 1 waits for messages, each of which rank 0 sends once rank 1 is asleep and some time has passed by the clock of
+// the test.
+class EngineAlarm : public testing::Test {
+ public:
+  ~EngineAlarm() override {
+    TestClock::step_ns = 0;
+    for (Call* const call : calls_) call->Release();
   }
-  waiter.join();
+
+ protected:
+  // A call on both ranks, and the time that passes while rank 1 waits for it.
+  struct Waited {
+    Call* of_ranks[2];
+    std::int64_t nanos;
+  };
+
+  EngineAlarm() { TestClock::step_ns = 20'000; }
+  Waited MakeCall(std::int64_t nanos) {
+    Waited made{.of_ranks = {}, .nanos = nanos};
+    for (const Rank rank : {0, 1}) {
+      made.of_ranks[rank] = calls_.emplace_back(Call::Create(OneMessage(rank), *world_.ranks[rank].channel));
+    }
+    return made;
+  }
+  // Makes the calls in turn, `rounds` times. Returns how long the shortest sleep of rank 1 so far was to last.
+  std::int64_t ShortestSleep(const std::vector<Waited>& calls, int rounds) {
+    TestTransport& waiting = *world_.ranks[1].transport;
+    const auto run = [](Call& call) {
+      EXPECT_EQ(call.Wait(call.Submit(kDrives), false, kNeverNanos), absl::OkStatus());
+    };
+    std::atomic<int> waits = 0;
+    std::atomic<int> sleeps_before = 0;
+    std::thread waiter([&] {
+      for (int round = 0; round < rounds; ++round) {
+        for (const Waited& call : calls) {
+          sleeps_before = waiting.sleeps.load();
+          ++waits;
+          run(*call.of_ranks[1]);
+        }
+      }
+    });
+    int sent = 0;
+    for (int round = 0; round < rounds; ++round) {
+      for (const Waited& call : calls) {
+        ++sent;
+        while (waits < sent || waiting.sleeps == sleeps_before) std::this_thread::yield();
+        TestClock::now_ns += call.nanos;
+        run(*call.of_ranks[0]);
+      }
+    }
+    waiter.join();
+    return waiting.shortest_sleep_ns;
+  }
+
+ private:
+  TwoRanks world_{/*mapped=*/false, absl::Hours(10)};
+  std::vector<Call*> calls_;
+};
+
+constexpr std::int64_t kLongWait = 1'000'000;
+
+TEST_F(EngineAlarm, ASleepEndsBeforeTheMessageIsDue) {
   // Without an alarm each sleep may last 50 ms.
-  EXPECT_LT(waiting.shortest_sleep_ns, MessageWait::kMostDueNanos);
-  TestClock::step_ns = 0;
-  for (Call* const call : calls) call->Release();
+  EXPECT_LT(ShortestSleep({MakeCall(kLongWait)}, 60), MessageWait::kMostDueNanos);
+}
+
+TEST_F(EngineAlarm, IsSetForACallWhoseWaitsAreLongAlsoWhereThoseForAnotherAreShort) {
+  EXPECT_LT(ShortestSleep({MakeCall(kLongWait), MakeCall(0)}, 120), MessageWait::kMostDueNanos);
+}
+
+TEST_F(EngineAlarm, IsNotSetWhereAllWaitsAreShort) {
+  EXPECT_GT(ShortestSleep({MakeCall(0), MakeCall(0)}, 60), MessageWait::kMostDueNanos);
 }
 
 }  // namespace

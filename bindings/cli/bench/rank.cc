@@ -230,10 +230,14 @@ std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured) const
       .slow_calls_in_line = static_cast<int>(std::count_if(longest_first.begin(), longest_first.end(), in_line))};
 }
 
-absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
+absl::StatusOr<double> BenchRank::Predict(std::string name) {
   CollectiveSpec spec = traffic_.spec;
-  // send_recv ends when the message of the rank before has come; its Send may end earlier.
-  if (spec.collective == Collective::kSend) spec.collective = Collective::kRecv;
+  if (spec.collective == Collective::kSend) {
+    // send_recv ends when the message of the rank before has come; its Send may end earlier.
+    spec.collective = Collective::kRecv;
+    spec.root = traffic_.previous();
+    name = "message";
+  }
   const absl::StatusOr<const Schedule*> schedule = FindSchedule(spec.collective, name);
   if (!schedule.ok()) return schedule.status();
   const absl::StatusOr<double> seconds =

@@ -90,7 +90,7 @@ class BenchRank {
   // How long ranks stood in line; measured.times are in the order of the calls. nullopt where that is not known.
   std::optional<ProcessorWaits> WaitsOf(const Measured& measured) const;
   // Microseconds that a call is predicted to take with the schedule of that name.
-  absl::StatusOr<double> Predict(const std::string& name);
+  absl::StatusOr<double> Predict(std::string name);
   template <typename T>
   absl::Status ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -166,14 +167,19 @@ TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
   EXPECT_THAT(run.err, HasSubstr("measure_links"));
 }
 
-// A Send ends when its message has left; send_recv ends when a message has come.
+// A Send ends when its message has left; send_recv ends when a message has come, here from another node.
 TEST(BenchTest, PredictsForSendRecvWhatAMessageTakesOnItsWay) {
-  const nlohmann::json rows = BenchRows("send_recv --transport inproc --ranks 2 -b 4 -e 4");
+  const CommandRun run =
+      RunTutti(absl::StrCat("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/2)) ", "TUTTI_MEASURE_LINKS=0 ",
+                            TUTTI_COMMAND, " bench send_recv --messages -b 4 -e 4 --json -", kQuick, "'"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json rows = nlohmann::json::parse(run.out)["rows"];
   ASSERT_EQ(rows.size(), 1U);
-  const CollectiveSpec recv = {.collective = Collective::kRecv, .count = 1, .root = 1};
+  const CollectiveSpec recv = {.collective = Collective::kRecv, .count = 1, .root = 3};
   const absl::StatusOr<const Schedule*> message = FindSchedule(recv.collective, "message");
   ASSERT_TRUE(message.ok()) << message.status();
-  EXPECT_DOUBLE_EQ(rows[0]["predicted_us"].get<double>(), *PredictSeconds(**message, recv, 2, {}) * 1e6);
+  const PlanOptions options = {.nodes = {0, 0, 1, 1}};
+  EXPECT_DOUBLE_EQ(rows[0]["predicted_us"].get<double>(), *PredictSeconds(**message, recv, 4, options) * 1e6);
 }
 
 TEST(BenchTest, MeasuresTheScheduleItWasTold) {
