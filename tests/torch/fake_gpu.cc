@@ -206,7 +206,12 @@ struct FakeHooks final : public at::CUDAHooksInterface {
 };
 
 FakeAllocator fake_allocator;
-REGISTER_ALLOCATOR(at::kCUDA, &fake_allocator);
+// Of allocators of equal priority the one that is set last counts, and torch 2.15 sets that of CUDA after this one.
+[[maybe_unused]] const bool fake_allocator_is_set = [] {
+  constexpr std::uint8_t kHighest = 255;
+  c10::SetAllocator(at::kCUDA, &fake_allocator, kHighest);
+  return true;
+}();
 C10_REGISTER_GUARD_IMPL(CUDA, FakeGuard);
 
 }  // namespace

@@ -141,4 +141,4 @@ def test_torchrun_inside_srun(slurm, tmp_path):
 def test_lightning(slurm, tmp_path, strategy, devices, lr):
     ended = slurm.srun("-n", 2, "--ntasks-per-node", 2, PYTHON, write(tmp_path, SCRIPT), strategy, devices)
     assert ended.returncode == 0, ended.stderr + slurm.logs()
-    check(ended.stdout, 2, 8, lr)
+    check(ended.stdout, strategy, 2, 8, lr)
