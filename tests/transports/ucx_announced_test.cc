@@ -271,6 +271,31 @@ TEST_P(UcxAnnounced, AnAbortOfTheSenderEndsBothSides) {
   });
 }
 
+// Neither a Send that waits for its receiver, nor a later one, waits for a rank that leaves in order.
+TEST_P(UcxAnnounced, ASendToARankThatLeavesWithoutReceivingEnds) {
+  RunRanks(2, [&](RankDriver& me) {
+    Op sign;
+    if (me.rank == 1) {
+      std::string word(1, '\0');
+      me.Recv(0, 6, &word, &sign);
+      me.Await({&sign});
+      me.transport.Shutdown(absl::OkStatus());
+      return;
+    }
+    const std::string data = Payload(kLong, 1);
+    Op early, late;
+    me.Send(1, 5, data, &early);
+    me.Send(1, 6, "x", &sign);
+    me.CheckUntil([&] { return early.calls > 0; });
+    EXPECT_EQ(early.status.code(), absl::StatusCode::kUnavailable) << early.status;
+    me.Send(1, 5, data, &late);
+    me.CheckUntil([&] { return late.calls > 0; });
+    EXPECT_EQ(late.status.code(), absl::StatusCode::kUnavailable) << late.status;
+    EXPECT_EQ(sign.status, absl::OkStatus());
+    EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
+  });
+}
+
 // The receiver has begun to read when the sender ends its Send without waiting for the receiver: what the receiver
 // reads may be anything.
 TEST_P(UcxAnnounced, AReadOfASendThatHasEndedWithoutItDoesNotEndWell) {

@@ -376,6 +376,31 @@ TEST_P(UcxProcessDeathTest, AForkedChildThatEndsDisturbsNobody) {
   EXPECT_TRUE(ranks.EndsWell(1));
 }
 
+TEST_P(UcxProcessDeathTest, ARankHasEndedWhenItShutsDownThoughAForkedChildLivesOn) {
+  if (!GetParam().maps_peers) GTEST_SKIP() << "of ranks of other nodes this is not known";
+  ForkedRanks ranks(2, GetParam(), [](Child& me) {
+    if (me.rank == 1) {
+      const pid_t child = fork();
+      if (child == 0) {
+        while (true) pause();
+      }
+      me.transport.Shutdown(absl::OkStatus());
+      me.orders.Read();  // until rank 0 has noticed
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      return;
+    }
+    me.CheckUntil([&] { return me.transport.HasEnded(1); });
+    me.reports.Write(me.transport.HasEnded(1) ? "noticed" : "not noticed");
+    EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  EXPECT_EQ(ranks.Report(0), "noticed");
+  ranks.Order(1);
+  EXPECT_TRUE(ranks.EndsWell(0));
+  EXPECT_TRUE(ranks.EndsWell(1));
+}
+
 std::vector<int> InheritedByHelpers() {
   std::vector<int> inherited = OpenDescriptors();
   std::erase_if(inherited, [](int fd) { return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0; });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "transports/errors.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti::ucx {
@@ -12,6 +13,7 @@ absl::Span<const Loss> UcxTransport::Check() {
     ReadLinks();
     health_.Conclude(MonotonicNanos());
     CutLost();
+    EndSendsToLeavers();
     ThrowAwayUnwanted();
     EndHeld();
   }
@@ -87,9 +89,30 @@ void UcxTransport::EndWhatNeverComes() {
   }
 }
 
+bool UcxTransport::HasLeftNode(Rank peer) const {
+  return news_[static_cast<std::size_t>(peer)].link_ended && health_.said_goodbye(peer) && !health_.lost(peer);
+}
+
+// UCX does not notice that such a peer answers no more. What the peer has taken is known once all is read that it had
+// written before its link ended.
+void UcxTransport::EndSendsToLeavers() {
+  const auto never_ends = [this](const Operation& operation) {
+    return operation.completion != nullptr && !operation.receives && HasLeftNode(operation.peer);
+  };
+  if (!greeted_ || !a_link_has_ended_ || std::none_of(operations_.begin(), operations_.end(), never_ends)) return;
+  if (!ProgressAll()) return;  // more is left to take in: the next Check goes on
+  for (UcxEndpoint& endpoint : endpoints_) {
+    const Rank peer = endpoint.peer();
+    if (!HasLeftNode(peer)) continue;
+    CloseByForce(endpoint);
+    EndUnansweredSends(peer);
+    EndAnnounced([peer](const Operation& operation) { return operation.peer == peer; }, HasShutDown(peer));
+  }
+}
+
 // The operation stays allocated, because UCX may call back later, at the latest when the worker is destroyed.
 void UcxTransport::EndBeforeUcx(Operation& operation) {
-  ended_.End(std::exchange(operation.completion, nullptr), health_.cause(operation.peer));
+  ended_.End(std::exchange(operation.completion, nullptr), VerdictOn(operation.peer));
   ++orphans_;
 }
 

@@ -59,7 +59,7 @@ void UcxTransport::Release(Operation* operation) {
 void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes,
                             Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
-  if (health_.lost(to.peer())) return ended_.End(completion, health_.cause(to.peer()));
+  if (health_.lost(to.peer()) || HasLeftNode(to.peer())) return ended_.End(completion, VerdictOn(to.peer()));
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;

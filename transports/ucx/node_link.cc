@@ -68,7 +68,8 @@ void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(R
     if (control.has_value() && control->from == link.rank) report(link.rank, &*control);
   }
   const bool ended = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
-  if (!ended && !process_died) return;
+  const bool has_more = bytes > 0;
+  if (!ended && (!process_died || has_more)) return;
   // Descriptors are removed from epoll by hand: closing a descriptor is not enough while a forked child holds a copy of
   // it.
   for (UniqueFd* fd : {&link.socket, &link.process}) {
@@ -84,6 +85,11 @@ void NodeLinks::Tell(const Control& control, std::optional<Rank> only) {
     if (only.has_value() && link.rank != *only) continue;
     if (link.socket.valid()) (void)send(link.socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
+}
+
+void NodeLinks::Close() {
+  for (const Link& link : links_) shutdown(link.socket.get(), SHUT_RDWR);
+  *this = NodeLinks();
 }
 
 }  // namespace tutti::ucx

@@ -31,6 +31,10 @@ class NodeLinks {
   // Sends `control` over every open link, or over the link to one rank; never waits.
   void Tell(const Control& control, std::optional<Rank> only = std::nullopt);
 
+  // Ends all links, also those whose sockets a forked child of this process holds. Destroying the links in such a child
+  // ends none.
+  void Close();
+
  private:
   struct Link {
     Rank rank;

@@ -83,12 +83,15 @@ bool UcxTransport::ProgressAll() {
   std::int64_t end_ns = kNeverNanos;
   for (int polls = 1;; ++polls) {
     const bool moved = ucp_.ucp_worker_progress(worker_->get()) != 0;
-    if (!ProgressWires(/*looks=*/true) && !moved) break;
+    const bool wired = ProgressWires(/*looks=*/true);
+    if (!wired && !moved) break;
     nap_ = kShortestNap;
     may_match_ |= moved;
-    if (polls % kPollsPerLook != 0) continue;
-    if (polls == kPollsPerLook) end_ns = NanosIn(kDrainLimit);
-    if (MonotonicNanos() >= end_ns) return false;
+    // Of each wire, one pass may move a megabyte.
+    if (!wired && polls % kPollsPerLook != 0) continue;
+    const std::int64_t now_ns = MonotonicNanos();
+    if (now_ns >= end_ns) return false;
+    if (end_ns == kNeverNanos) end_ns = NanosAfter(now_ns, kDrainLimit);
   }
   return true;
 }
@@ -150,6 +153,7 @@ void UcxTransport::ReadLinks() {
   links_.Read([this](Rank rank, const Control* control) {
     if (control != nullptr) return Handle(rank, *control);
     news_[static_cast<std::size_t>(rank)].link_ended = true;
+    a_link_has_ended_ = true;
     health_.Suspect(rank, "its connection on this node closed without a goodbye", NanosIn(kAfterLinkEnds));
   });
 }
@@ -330,7 +334,7 @@ void UcxTransport::Shutdown(const absl::Status& cause) {
   if (worker_->in_forked_child()) return worker_.reset();
   if (!endpoints_.empty()) SayFarewell(cause);
   CloseWorker(/*aborts=*/!cause.ok());
-  links_ = NodeLinks();
+  links_.Close();
   CallEnded();
 }
 

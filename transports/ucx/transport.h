@@ -210,7 +210,11 @@ class UcxTransport final : public Transport {
   void EndUnansweredSends(Rank peer);
   // Ends receives that were being filled by a process that has ended.
   void EndWhatNeverComes();
-  // Ends the completion of `operation`, whose peer is lost, though UCX has not ended the operation.
+  // Whether `peer`, a rank of this node, has said goodbye and closed its link: it takes no message any more.
+  bool HasLeftNode(Rank peer) const;
+  // Ends the sends to peers of this node that have left without taking them.
+  void EndSendsToLeavers();
+  // Ends the completion of `operation`, whose peer is lost or has left, though UCX has not ended the operation.
   void EndBeforeUcx(Operation& operation);
   // Throws messages away that have come for discarded groups and from lost peers: a bounded number in each call.
   void ThrowAwayUnwanted();
@@ -308,8 +312,9 @@ class UcxTransport final : public Transport {
   std::vector<ucs_status_ptr_t> left_;  // requests of UCX for which nobody waits
   EndedQueue ended_;                    // to be called by the next Progress
   std::vector<Held> held_;
-  std::size_t losses_cut_ = 0;   // how many losses CutLost has seen
-  std::size_t losses_seen_ = 0;  // how many losses Check has returned
+  std::size_t losses_cut_ = 0;     // how many losses CutLost has seen
+  bool a_link_has_ended_ = false;  // of the node's links
+  std::size_t losses_seen_ = 0;    // how many losses Check has returned
   DiscardedGroups discarded_;
   std::size_t swept_ = 0;  // where the next ThrowAwayUnwanted goes on
   Notes notes_;
