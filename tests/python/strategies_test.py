@@ -37,6 +37,45 @@ def test_training(strategy, tolerance, options):
     run_ranks(2, trains_like_plain_ddp, strategy, tolerance, options)
 
 
+class Rotation(torch.nn.Module):
+    """Complex parameters of which one has an odd number of elements."""
+
+    def __init__(self, wide):
+        super().__init__()
+        self.odd = torch.nn.Parameter(torch.linspace(1, 2, 7).to(torch.complex64))
+        self.wide = torch.nn.Parameter(torch.linspace(2, 1, 8).to(wide))
+        self.real = torch.nn.Parameter(torch.linspace(0, 1, 5))
+
+    def forward(self, angle):
+        turn = torch.polar(torch.ones(()), angle)
+        target = torch.tensor(1j)
+        return sum((p * turn - target).abs().square().sum() for p in (self.odd, self.wide, self.real))
+
+
+def trains_complex_parameters_like_plain_ddp(rank, strategy, wide, tolerance, options):
+    plain, model = (DistributedDataParallel(Rotation(wide), **options) for _ in range(2))
+    tutti.torch.register(model, strategy)
+    for step in range(4):  # DDP cuts its buckets anew after the first step
+        for module in (plain, model):
+            module.zero_grad()
+            module(torch.tensor(0.3 * rank + step)).backward()
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter -= 0.1 * parameter.grad
+    for ours, theirs in zip(weights_of(model), weights_of(plain)):
+        assert torch.allclose(ours, theirs, atol=tolerance), (ours - theirs).abs().max()
+        every = [torch.empty_like(ours) for _ in range(2)]
+        dist.all_gather(every, ours)
+        assert torch.equal(*every)
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}], ids=str)
+@pytest.mark.parametrize("strategy, wide, tolerance", [("gradient_allreduce", torch.complex128, 1e-6),
+                                                       ("bytegrad", torch.complex64, 0.05)])
+def test_complex_parameters(strategy, wide, tolerance, options):
+    run_ranks(2, trains_complex_parameters_like_plain_ddp, strategy, wide, tolerance, options)
+
+
 def goes_on_from_a_state(rank, strategy):
     def make():
         model = DistributedDataParallel(Net(), bucket_cap_mb=0.001)

@@ -1,5 +1,7 @@
 """Batch normalization over the batches of all ranks."""
 
+import inspect
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -16,8 +18,9 @@ def normalizes(rank, kind, options):
     whole, upstream = torch.randn(SHAPES[kind], dtype=torch.float64) * 3 + 100, torch.randn(SHAPES[kind]).double()
     alone, layer = kind(3, **options).double(), tutti.torch.convert_sync_batchnorm(kind(3, **options).double())
     for one in (alone, layer):
-        if one.affine:
+        if one.weight is not None:
             torch.nn.init.constant_(one.weight, 2.0)
+        if one.bias is not None:
             torch.nn.init.constant_(one.bias, -1.0)
     for _ in range(2):
         inputs = whole.clone().requires_grad_()
@@ -36,7 +39,12 @@ def normalizes(rank, kind, options):
         assert torch.allclose(layer.eval()(mine.detach()), alone.eval()(mine.detach()), atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{}, {"affine": False}, {"momentum": None}, {"track_running_stats": False}], ids=str)
+OPTIONS = [{}, {"affine": False}, {"momentum": None}, {"track_running_stats": False}]
+if "bias" in inspect.signature(torch.nn.BatchNorm1d).parameters:  # from torch 2.15 on
+    OPTIONS.append({"bias": False})
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", SHAPES, ids=lambda kind: kind.__name__)
 def test_a_layer_normalizes_the_batches_of_all_ranks(kind, options):
     run_ranks(3, normalizes, kind, options)

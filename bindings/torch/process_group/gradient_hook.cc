@@ -74,15 +74,22 @@ void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchang
 }
 
 BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) const {
-  const std::optional<DType> dtype = DTypeOf(bucket.getBuffer().scalar_type());
-  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: gradients of ", bucket.getBuffer().scalar_type(), " are not supported");
+  const at::Tensor& buffer = bucket.getBuffer();
+  const std::optional<DType> dtype = DTypeOf(buffer.scalar_type());
+  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: gradients of ", buffer.scalar_type(), " are not supported");
   BucketContents contents = {.dtype = *dtype, .parameters = {}};
+  std::int64_t count = 0;
   for (const at::Tensor& parameter : bucket.getParameters()) {
     const auto place = places_.find(parameter.unsafeGetTensorImpl());
     TORCH_CHECK_VALUE(place != places_.end(), "tutti: DDP exchanges a gradient of shape ", parameter.sizes(),
                       " whose parameter was not there at tutti.torch.register");
-    contents.parameters.push_back({.key = parameters_[place->second].first, .count = parameter.numel()});
+    // DDP's buckets of complex gradients hold their real and imaginary parts.
+    const int parts = parameter.is_complex() && !buffer.is_complex() ? 2 : 1;
+    contents.parameters.push_back({.key = parameters_[place->second].first, .count = parts * parameter.numel()});
+    count += contents.parameters.back().count;
   }
+  TORCH_CHECK(count == buffer.numel(), "tutti: DDP's bucket ", bucket.getIndex(), " has ", buffer.numel(),
+              " elements, and its parameters have ", count);
   return contents;
 }
 

@@ -36,9 +36,11 @@ class _Normalize(torch.autograd.Function):
         variance = (squares + counts * (means - mean).square()).sum(0) / total.clamp(min=1)
         scale = (variance + eps).rsqrt()
         normal = (values - _per_channel(mean, values)) * _per_channel(scale, values)
-        output = normal if weight is None else normal * _per_channel(weight, values) + _per_channel(bias, values)
+        output = normal if weight is None else normal * _per_channel(weight, values)
+        if bias is not None:
+            output = output + _per_channel(bias, values)
         ctx.save_for_backward(normal, scale, weight, total)
-        ctx.group = group
+        ctx.group, ctx.has_bias = group, bias is not None
         ctx.mark_non_differentiable(mean, variance, total)
         return output.to(batch.dtype), mean, variance, total
 
@@ -49,7 +51,8 @@ class _Normalize(torch.autograd.Function):
         dims = [0, *range(2, grad.dim())]
         upstream = grad.to(normal.dtype)
         sums = torch.stack([upstream.sum(dims), (upstream * normal).sum(dims)])
-        grad_bias, grad_weight = (None, None) if weight is None else (sums[0].clone(), sums[1].clone())
+        grad_bias = sums[0].clone() if ctx.has_bias else None
+        grad_weight = None if weight is None else sums[1].clone()
         dist.all_reduce(sums, group=ctx.group)
         means = sums / total.clamp(min=1)
         inner = upstream - _per_channel(means[0], grad) - normal * _per_channel(means[1], grad)
