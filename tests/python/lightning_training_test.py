@@ -443,6 +443,26 @@ def test_averages_of_weights(strategy, kind):
     assert mine == pytest.approx(others, abs=1e-6)
 
 
+class WritesOnOneRank(pl.Callback):
+
+    def on_train_batch_end(self, trainer, model, *_):
+        if trainer.global_rank == 1 and trainer.global_step == 2:
+            with torch.no_grad():
+                next(model.parameters()).add_(0.01)
+
+
+def goes_on_though_one_rank_has_written(rank, strategy):
+    model = model_for(strategy)
+    trainer(strategy, max_epochs=1, callbacks=[WritesOnOneRank()]).fit(model, loader())
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["decentralized", "low_precision_decentralized"])
+def test_a_callback_may_write_the_weights_of_one_rank(strategy):
+    mine, others = run_trainers(2, goes_on_though_one_rank_has_written, strategy)
+    assert mine == pytest.approx(others, abs=1e-6)
+
+
 def fits_again(rank, strategy):
     model = model_for(strategy)
     fitted = trainer(strategy, max_epochs=1)

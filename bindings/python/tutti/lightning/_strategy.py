@@ -199,7 +199,14 @@ class TuttiStrategy(Remade):
 
     def _agree_on_signals(self, mine: torch.Tensor) -> torch.Tensor:
         # The ranks of async do not wait for each other in every step: a rank that a signal ends tells the others.
-        return self.reduce(mine, reduce_op="max") if self._keeps_step else mine
+        if not self._keeps_step:
+            return mine
+        # Between two batches a callback may have written weights, on some ranks perhaps: all go on from their average.
+        written = self._wrapper is not None and self._wrapper.weights_were_written()
+        *agreed, any_written = self.reduce(torch.tensor([*mine.tolist(), int(written)]), reduce_op="max")
+        if any_written:
+            self._wrapper.flush()
+        return torch.stack(agreed)
 
     def note_failure(self, exception: BaseException) -> None:
         """Tells the others that ``exception`` has ended this rank's training; called before anything is done about it."""
@@ -277,7 +284,7 @@ class TuttiStrategy(Remade):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        # A callback has written weights (StochasticWeightAveraging): training goes on from their average.
+        # A callback has written weights at the start of this batch: training goes on from their average.
         self._agree_on_written_weights()
 
     def validation_step(self, *arguments: Any, **keywords: Any) -> Any:
