@@ -60,6 +60,7 @@ class ShortestWait {
   std::int64_t before_ = 0;  // in the kWaits waits before
 };
 
+// How waits have gone.
 struct WaitHistory {
   PollHistory at_once;      // polls with which a wait begins
   PollHistory after_alarm;  // polls after a sleep
@@ -107,7 +108,7 @@ class WaitHistories {
     WaitHistory history = {};
   };
 
-  // The kind is put in the place of the one whose last wait is longest ago, where it has no place.
+  // A kind that has no place takes that of the kind whose last wait is longest ago.
   Kind& Find(const void* kind) {
     Kind* found = &kinds_[0];
     for (Kind& one : kinds_) {

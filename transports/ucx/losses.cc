@@ -93,8 +93,8 @@ bool UcxTransport::HasLeftNode(Rank peer) const {
   return news_[static_cast<std::size_t>(peer)].link_ended && health_.said_goodbye(peer) && !health_.lost(peer);
 }
 
-// UCX does not notice that such a peer answers no more. What the peer has taken is known once all is read that it had
-// written before its link ended.
+// UCX does not notice that a peer which has left answers no more. What the peer has taken is known once all is read
+// that the peer had written before its link ended.
 void UcxTransport::EndSendsToLeavers() {
   const auto never_ends = [this](const Operation& operation) {
     return operation.completion != nullptr && !operation.receives && HasLeftNode(operation.peer);
