@@ -45,7 +45,8 @@ class WeightBuckets {
   // Replaces the weights by the outputs of the round.
   void Replace();
   // Computes weights ← (what has arrived - the snapshot) + the weights, so that steps made since the snapshot are kept.
-  // Computed in this order, a weight that is equal on all ranks keeps every bit.
+  // Computed in this order, a finite weight keeps every bit where what has arrived has the bits of the snapshot: equal
+  // weights of 1, 2 or 4 ranks do, but the average of those of 3 ranks may differ from them in its last bit.
   void Correct();
   // Averages the weights over the ranks of `communicator`. Collective; no plan may be under way. When it fails, every
   // weight has its old value or the average. ResourceExhausted, on all ranks, where one has no memory for the sums.
