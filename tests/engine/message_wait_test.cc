@@ -178,7 +178,7 @@ TEST(MessageWaitTest, WaitsForOneCallSayNothingOfWaitsForAnother) {
   EXPECT_LE((waiter.polled() - before) / 100, MessageWait::kAlarmBeforeNanos + 2 * kShort);
 }
 
-// Of calls that are made once each, the later ones know what the earlier ones have met.
+// A call that is made once knows what the calls before it have met.
 TEST(MessageWaitTest, ANewCallGoesByTheWaitsForAllCalls) {
   const std::vector<char> calls(10'000);
   Waiter waiter;

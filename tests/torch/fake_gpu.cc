@@ -206,7 +206,7 @@ struct FakeHooks final : public at::CUDAHooksInterface {
 };
 
 FakeAllocator fake_allocator;
-// Of allocators of equal priority the one that is set last counts, and torch 2.15 sets that of CUDA after this one.
+// The allocator that is set last would count if both had the same priority, and torch 2.15 sets its own after this one.
 [[maybe_unused]] const bool fake_allocator_is_set = [] {
   constexpr std::uint8_t kHighest = 255;
   c10::SetAllocator(at::kCUDA, &fake_allocator, kHighest);

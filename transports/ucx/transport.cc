@@ -87,7 +87,7 @@ bool UcxTransport::ProgressAll() {
     if (!wired && !moved) break;
     nap_ = kShortestNap;
     may_match_ |= moved;
-    // Of each wire, one pass may move a megabyte.
+    // One pass may move a megabyte of each wire, so the clock is read after each pass that moved wires.
     if (!wired && polls % kPollsPerLook != 0) continue;
     const std::int64_t now_ns = MonotonicNanos();
     if (now_ns >= end_ns) return false;
