@@ -176,7 +176,10 @@ class MemoryOnDevice final : public BucketMemory {
     const CudaDeviceScope scope(cuda_, device_);
     CudaError error = cuda_.copy_async(to, from, static_cast<std::size_t>(bytes), stream_);
     if (error == kCudaSuccess) error = cuda_.synchronize_stream(stream_);
-    return CudaStatus(cuda_, error, absl::StrCat("copying ", bytes, " bytes between the host and GPU ", device_));
+    absl::Status copied =
+        CudaStatus(cuda_, error, absl::StrCat("copying ", bytes, " bytes between the host and GPU ", device_));
+    AbortOn(copied);  // the caller's peers may be about to wait for this rank
+    return copied;
   }
 
  private:

@@ -130,6 +130,12 @@ absl::Status ExchangeBucket::ScaleResiduals(double factor) {
   return states->Store();
 }
 
+void ExchangeBucket::ZeroResiduals() const {
+  for (const StateRange& state : states_) {
+    if (state.kind == StateKind::kResidual) where_->Zero(AddressOf(state), state.range.bytes);
+  }
+}
+
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
   // Where no parameter of the type has elements, the bucket has no memory, and its call is one of the host.
   const bool on_stream = where_->on_device() && out_bytes_ > 0;

@@ -57,8 +57,9 @@ class ExchangeBucket {
   // Whether the last run is still under way.
   bool runs() const { return !work_.done(); }
 
-  // Multiplies the residuals by `factor`. No run may be under way.
+  // Multiply the residuals by `factor` and by 0. No run may be under way.
   absl::Status ScaleResiduals(double factor);
+  void ZeroResiduals() const;
 
   // The memory that plans read, and the memory of their result; both are one where plans work in place.
   std::byte* in() const { return in_.data() != nullptr ? in_.data() : out_; }

@@ -207,6 +207,13 @@ absl::Status GradientExchange::SetLossScale(double scale) {
   return scaled;
 }
 
+absl::Status GradientExchange::Restart() {
+  absl::Status ended = FinishAll(absl::MakeSpan(buckets_), context_.statistics);
+  // What was held back is a part of gradients of the old weights.
+  for (const ExchangeBucket& bucket : buckets_) bucket.ZeroResiduals();
+  return ended;
+}
+
 void GradientExchange::TakeOver(const GradientExchange& former) {
   for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
     const Parameter& parameter = context_.parameters[i];
@@ -220,7 +227,8 @@ void GradientExchange::TakeOver(const GradientExchange& former) {
 }
 
 absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
-  if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
+  // On the host, too, buckets of a backward that an exception has ended may be on their way.
+  if (absl::Status ended = FinishAll(absl::MakeSpan(buckets_), context_.statistics); !ended.ok()) return ended;
   return absl::MakeSpan(buckets_);
 }
 

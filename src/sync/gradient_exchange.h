@@ -38,6 +38,7 @@ class GradientExchange : public Exchange {
   absl::Status BeforeStep() override { return context_.communicator.status(); }
   absl::Status AfterStep() override;
   absl::Status Flush() override { return context_.communicator.status(); }
+  absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   void EndLoad(bool same_world) override;
 

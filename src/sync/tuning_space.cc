@@ -48,6 +48,14 @@ std::string WhyNothing(const Strategy& strategy, int size) {
   return "";
 }
 
+// Whether the plans of the algorithm keep something of a bucket from one step to the next.
+bool KeepsStates(const Strategy& strategy, const Layout& layout, int size, const PlanOptions& plan) {
+  return std::any_of(layout.buckets.begin(), layout.buckets.end(), [&](const BucketLayout& bucket) {
+    const absl::StatusOr<Plan> built = BuildPlan(strategy, bucket.dtype, bucket.count, /*rank=*/0, size, plan);
+    return built.ok() && !built->states.empty();
+  });
+}
+
 // The parameters of each bucket.
 std::vector<std::vector<int>> BucketsOf(const Tuning& tuning, absl::Span<const Parameter> parameters) {
   std::vector<std::vector<int>> buckets;
@@ -107,11 +115,15 @@ TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> 
                  .hierarchical = IsSet(strategy, "hierarchical")};
   space.reason = WhyNothing(strategy, size);
   if (!space.reason.empty()) return space;
+  const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
+  if (KeepsStates(strategy, layout, size, plan)) {
+    space.reason = absl::StrCat(strategy.algorithm->name, " keeps states that belong to these buckets");
+    return space;
+  }
   space.changes = ChangesOfSize(space.start, parameters);
   // A cast rounds the sums of what travels, so another path would round other sums.
   if (CodecOf(strategy).codec == nullptr) {
     if (space.start.schedule == "auto") {
-      const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
       const ReduceOp op = Averages(strategy) ? ReduceOp::kAvg : ReduceOp::kSum;
       for (TuningChange& change : ChangesOfSchedule(layout, op, size, plan)) space.changes.push_back(std::move(change));
     }

@@ -111,6 +111,23 @@ TEST(BucketExchangeOnDevice, ARankThatGivesUpEndsThePeers) {
   });
 }
 
+// A rank that cannot copy its residuals leaves SetBucket, and its peers then enter an agreement.
+TEST(BucketExchangeOnDevice, ACopyThatFailsEndsThePeers) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    BucketTraining training(world, "bytegrad:error_feedback=true", kCounts, /*allocated=*/true, MemoryKind::kDevice);
+    training.SetBuckets({{"c", "b"}, {"a"}});
+    training.Step(RandomGradientsOf(kCounts, 1));
+    const Buffer bucket = *world.Allocate(4 * 1201, MemoryKind::kDevice);
+    ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());
+    const absl::Time begin = absl::Now();
+    if (world.rank() == 0) FakeCuda::FailNext("copy_async", 2);
+    const absl::Status set = training.exchange().SetBucket(0, {DType::kF32, {{"c", 1201}}}, bucket.data());
+    EXPECT_FALSE(set.ok());
+    EXPECT_THAT(std::string(set.message()), HasSubstr("between the host and GPU"));
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+  });
+}
+
 TEST(BucketExchangeOnDevice, MemoryOfTheHostIsRefused) {
   RunWorld(2, OnDevices(), [](Communicator& world) {
     const auto exchange = MakeBucketExchange(world, "bytegrad", MemoryKind::kDevice);

@@ -98,6 +98,25 @@ TEST_P(KeptGradients, MayBeZeroedOrWrittenAnew) {
   });
 }
 
+// What a codec held back of gradients of the old weights does not reach the new ones.
+TEST(HeldBackGradients, AreForgottenByRestart) {
+  RunWorld(kRanks, [](Communicator& world) {
+    const std::unique_ptr<Synchronizer> synchronizer = Make(world, "bytegrad:codec=topk,error_feedback=true");
+    ASSERT_NE(synchronizer, nullptr);
+    for (const bool restarts : {false, true}) {
+      Backward(*synchronizer, GradientOf(world));
+      synchronizer->ZeroGradients();
+      if (restarts) {
+        ASSERT_EQ(synchronizer->Restart(), absl::OkStatus());
+      }
+      Backward(*synchronizer, 0);
+      const auto* const view = static_cast<const float*>(synchronizer->GradientView(0).get());
+      EXPECT_EQ(std::count(view, view + kCount, 0.0f) == kCount, restarts);
+      synchronizer->ZeroGradients();
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Strategies, KeptGradients,
                          ::testing::Values("gradient_allreduce:average=false", "gradient_allreduce",
                                            "bytegrad:average=false,codec=fp16", "bytegrad:codec=fp16"),

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tutti/selector.h"
+
 namespace tutti {
 namespace {
 
@@ -83,6 +85,22 @@ TEST(TuningSpace, IsEmptyWhereTheBucketsChangeTheResult) {
     EXPECT_THAT(space.reason, HasSubstr(reason)) << strategy;
   }
   EXPECT_THAT(SpaceOf("gradient_allreduce", 1).reason, HasSubstr("single rank"));
+}
+
+// An algorithm of an extension keeps a residual, and has no option that tells so.
+TEST(TuningSpace, IsEmptyWhereTheAlgorithmKeepsStates) {
+  Algorithm keeps = *ParseStrategy("gradient_allreduce")->algorithm;
+  keeps.name = "keeps";
+  keeps.options = {};
+  keeps.codec = "";
+  keeps.supports = [](const Strategy&, const CollectiveSpec&, int, const PlanOptions&) { return absl::OkStatus(); };
+  keeps.build = [](const Strategy&, int, PlanBuilder& b) {
+    (void)b.Residual("held back", DType::kF32, b.out().count());
+    BuildSelected(b);
+  };
+  const TuningSpace space = TuningSpaceOf({.algorithm = &keeps, .options = {}}, Layers(), {}, 2, {});
+  EXPECT_TRUE(space.changes.empty());
+  EXPECT_EQ(space.reason, "keeps keeps states that belong to these buckets");
 }
 
 TEST(TuningSpace, PutsATuningIntoTheStrategy) {

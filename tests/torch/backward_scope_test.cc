@@ -104,6 +104,39 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(test.param) ? "UpToTheHead_" : "AsAWhole_") + std::get<1>(test.param);
     });
 
+// A parameter without a gradient leaves the nested backwards incomplete: what follows them ends the exchange, before
+// backward() returns.
+TEST(ReentrantWithUnused, BackwardEndsWithTheExchange) {
+  torch::set_num_threads(1);
+  const Data data;
+  const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
+                                                       std::make_shared<Segments>(false)};
+  RunWorld(2, [&](Communicator& world) {
+    Segments& net = *nets[world.rank()];
+    net.register_module("unused", Linear(2, 2));
+    DataParallel replicas(world, net, {.bucket_bytes = 256, .first_bucket_bytes = 64, .allow_unused = true});
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const auto loss = [&](Rank rank, bool checkpointed) {
+      const torch::Tensor inputs = data.inputs.narrow(0, 16 * rank, 16).clone().requires_grad_();
+      return net.forward(inputs, checkpointed).square().mean();
+    };
+    for (int step = 0; step < 4; ++step) {
+      std::vector<torch::Tensor> trained = net.parameters();
+      trained.resize(trained.size() - 2);
+      const std::vector<torch::Tensor> expected =
+          torch::autograd::grad({(loss(0, false) + loss(1, false)) / 2}, trained);
+      optimizer.zero_grad();
+      loss(world.rank(), true).backward();
+      EXPECT_EQ(replicas.TakeStatistics().steps, 1);
+      for (std::size_t i = 0; i < trained.size(); ++i) {
+        EXPECT_TRUE(trained[i].grad().allclose(expected[i], 1e-4, 1e-6)) << "step " << step << " parameter " << i;
+      }
+      optimizer.step();
+    }
+    replicas.CheckReplicas();
+  });
+}
+
 struct BadBatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -164,6 +197,54 @@ TEST_P(ExceptionInBackward, ThatAllRanksCatchMayBeFollowedByTheSameBackward) {
       for (std::size_t i = 0; i < expected.size(); ++i) {
         EXPECT_TRUE(net->parameters()[i].grad().allclose(expected[i], 1e-4, 1e-5)) << "parameter " << i;
       }
+    }
+    replicas.CheckReplicas();
+  });
+}
+
+TEST_P(ExceptionInBackward, BetweenNestedBackwardsMayBeFollowedByTheSameBackward) {
+  const Data data;
+  const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
+                                                       std::make_shared<Segments>(false)};
+  RunWorld(2, [&](Communicator& world) {
+    Segments& net = *nets[world.rank()];
+    DataParallel replicas(world, net, Options());
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const torch::Tensor inputs = data.inputs.narrow(0, 16 * world.rank(), 16).clone().requires_grad_();
+    const auto backward = [&](bool blows) {
+      optimizer.zero_grad();
+      const torch::Tensor hidden = Fuse::apply(ForwardCheckpointed(net.first, inputs), blows);
+      ForwardCheckpointed(net.second, hidden).square().mean().backward();
+    };
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_THROW(backward(true), BadBatch);
+      EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
+      backward(false);
+      replicas.Step(optimizer);
+    }
+    EXPECT_EQ(replicas.TakeStatistics().steps, 3);
+    replicas.CheckReplicas();
+  });
+}
+
+// Buckets of the backward that was ended may still be on their way.
+TEST_P(ExceptionInBackward, IsNoObstacleForTheLossScaleAndTheState) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, Options("bytegrad:codec=sign,error_feedback=true"));
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      EXPECT_THROW(LossWithFuse(net, data, world.rank(), 2, true).backward(), BadBatch);
+      const std::string state = replicas.SaveState();
+      EXPECT_EQ(replicas.SaveState(), state);
+      replicas.SetLossScale(2 << step);
+      EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
+      optimizer.zero_grad();
+      LossWithFuse(net, data, world.rank(), 2, false).backward();
+      replicas.Step(optimizer);
     }
     replicas.CheckReplicas();
   });

@@ -251,6 +251,30 @@ TEST(QAdam, AMistakeOfOneRankIsAnErrorOnAll) {
   });
 }
 
+struct NetWithNothing : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return linear->forward(x) + nothing.sum(); }
+
+  Linear linear = register_module("linear", Linear(3, 1));
+  torch::Tensor nothing = register_parameter("nothing", torch::zeros({0}, torch::kBFloat16));
+};
+
+// No bucket is there for the gradients of a type whose parameters have no elements.
+TEST(QAdam, ParametersWithoutElementsMayHaveATypeOfTheirOwn) {
+  const std::vector<std::shared_ptr<NetWithNothing>> nets = {std::make_shared<NetWithNothing>(),
+                                                             std::make_shared<NetWithNothing>()};
+  RunWorld(2, [&](Communicator& world) {
+    NetWithNothing& net = *nets[world.rank()];
+    DataParallel replicas(world, net, QAdamStrategy(2));
+    QAdam optimizer(replicas, net.parameters());
+    for (int step = 0; step < 4; ++step) {
+      optimizer.zero_grad();
+      net.forward(torch::ones({2, 3})).square().mean().backward();
+      replicas.Step(optimizer);
+    }
+    replicas.CheckReplicas();
+  });
+}
+
 TEST(QAdam, FrozenParametersArePassedOver) {
   const Squares data;
   std::vector<Sequential> nets = EqualNets(2);

@@ -4,9 +4,12 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace tutti::nn {
 
@@ -40,16 +43,14 @@ class BackwardScope {
   BackwardScope(const BackwardScope&) = delete;
   BackwardScope& operator=(const BackwardScope&) = delete;
 
-  // Whether an exception has ended the backward() that opened the scope.
-  bool abandoned() const { return open_ && !continues_ && end_.expired(); }
-  // Whether a nested backward() has ended while gradients are missing, and no gradient has come since.
-  bool continues() const { return open_ && continues_; }
+  // Whether an exception has ended the backward() that opened the scope. To be asked when no backward() runs.
+  bool abandoned() const { return open_ && end_.expired(); }
 
   // To be called by every hook.
   void Enter() {
     const int task = torch::autograd::get_current_graph_task_id();
     if (task == task_) return;
-    if (abandoned()) {
+    if (abandoned() && outer_ == nullptr) {
       Close();
       owner_.CancelBackward();
     }
@@ -61,36 +62,65 @@ class BackwardScope {
     end_ = end;
     task_ = task;
     open_ = true;
-    continues_ = false;
-  }
-
-  void Finish() {
-    Close();
-    owner_.FinishBackward();
+    outer_.reset();
   }
 
  private:
   static constexpr int kNoTask = -1;
 
+  // The hook of a node of the outer backward() that runs after a nested one.
+  struct OuterHook : torch::autograd::FunctionPreHook {
+    explicit OuterHook(std::weak_ptr<BackwardScope*> its_scope) : scope(std::move(its_scope)) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+      if (const auto waiting = scope.lock()) (*waiting)->Enter();
+      return gradients;
+    }
+
+    std::weak_ptr<BackwardScope*> scope;  // while the scope waits for the outer backward()
+  };
+
   void EndTask() {
-    const bool nested = torch::autograd::get_current_node() != nullptr;
-    if (!nested || owner_.HasAllGradients()) return Finish();
+    const std::shared_ptr<torch::autograd::Node> caller = torch::autograd::get_current_node();
+    if (caller != nullptr && !owner_.HasAllGradients()) return WaitForOuter(*caller);
+    Close();
+    owner_.FinishBackward();
+  }
+
+  // Lets the nodes to which `caller`, the node that ran the nested backward(), hands its gradients enter the scope:
+  // autograd shows a callback nothing of the outer backward() but this node.
+  void WaitForOuter(const torch::autograd::Node& caller) {
     task_ = kNoTask;
     end_.reset();
-    continues_ = true;
+    outer_ = std::make_shared<BackwardScope*>(this);
+    for (const torch::autograd::Edge& edge : caller.next_edges()) {
+      if (!edge.is_valid()) continue;
+      auto& hooks = edge.function->pre_hooks();
+      // A node that belongs to a leaf, or to a graph that is kept, has the hook of an earlier backward().
+      const auto dead = std::find_if(hooks.begin(), hooks.end(), [](const auto& hook) {
+        const auto* const outer = dynamic_cast<const OuterHook*>(hook.get());
+        return outer != nullptr && outer->scope.expired();
+      });
+      auto alive = std::make_unique<OuterHook>(outer_);
+      if (dead == hooks.end()) {
+        edge.function->add_pre_hook(std::move(alive));
+      } else {
+        *dead = std::move(alive);
+      }
+    }
   }
 
   void Close() {
-    open_ = continues_ = false;
+    open_ = false;
     task_ = kNoTask;
     end_.reset();
+    outer_.reset();
   }
 
   Owner& owner_;
   bool open_ = false;
-  bool continues_ = false;
-  int task_ = kNoTask;       // autograd's number of the backward that will close the scope
-  std::weak_ptr<bool> end_;  // lives as long as that backward
+  int task_ = kNoTask;                     // autograd's number of the backward that will close the scope
+  std::weak_ptr<bool> end_;                // lives as long as that backward
+  std::shared_ptr<BackwardScope*> outer_;  // while a nested backward() has ended, and its outer one is not known yet
 };
 
 }  // namespace tutti::nn

@@ -55,8 +55,13 @@ class GradientHooks : private BackwardScope::Owner {
   // Tells that the backward under way exchanges momentum in place of gradients.
   void set_exchanges_momentum() { exchanges_ = Trained::Exchanged::kMomentum; }
 
-  // To be called before an optimizer uses the gradients: an error when the last backward has not ended as it should.
-  absl::Status EndBackward();
+  // To be called before an optimizer uses the gradients: FailedPrecondition when an exception has ended the last
+  // backward.
+  absl::Status CheckNotAbandoned() const;
+  // Lets the synchronizer give up a backward that an exception has ended; CheckNotAbandoned stays an error.
+  void GiveUpAbandoned() {
+    if (scope_.abandoned()) CancelBackward();
+  }
   // How many backward() have exchanged gradients.
   std::int64_t exchanged_backwards() const { return exchanged_backwards_; }
   // To be called before or after an optimizer uses the gradients: FailedPrecondition names a gradient that is this
@@ -93,7 +98,6 @@ class GradientHooks : private BackwardScope::Owner {
   void SetToZero(int i);
   void MarkReady(int i);
   void ContributeUnused(int i);
-  absl::Status CheckNotAbandoned() const;
 
   void BeginBackward() override;
   bool HasAllGradients() override { return synchronizer_.MissingGradients().empty(); }
@@ -286,11 +290,6 @@ inline void GradientHooks::FinishBackward() {
   }
   if (!sums_ && !momentum_) return;
   for (Trained& trained : trained_) trained.exchanged = exchanges_;
-}
-
-inline absl::Status GradientHooks::EndBackward() {
-  if (scope_.continues()) scope_.Finish();
-  return CheckNotAbandoned();
 }
 
 inline absl::Status GradientHooks::CheckNotAbandoned() const {

@@ -148,7 +148,7 @@ inline std::vector<int> QAdamUpdate::TakeGradients() {
     const torch::Tensor& grad = trained()[i].parameter.grad();
     if (!grad.defined()) {
       without.push_back(static_cast<int>(i));
-    } else if (!grad.is_same(trained()[i].gradient)) {
+    } else if (grad.numel() > 0 && !grad.is_same(trained()[i].gradient)) {
       trained()[i].gradient.copy_(grad);
     }
   }
@@ -157,7 +157,7 @@ inline std::vector<int> QAdamUpdate::TakeGradients() {
 
 inline void QAdamUpdate::Step() {
   const ErrorPlace& place = replicas_.place();
-  place.ThrowIfError(replicas_.gradients().EndBackward());
+  place.ThrowIfError(replicas_.gradients().CheckNotAbandoned());
   place.ThrowIfError(Refresh());
   FollowStream(replicas_.synchronizer(), replicas_.device());
   place.ThrowIfError(optimizer_->Step(TakeGradients()));

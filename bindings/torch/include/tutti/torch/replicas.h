@@ -109,7 +109,10 @@ class Replicas {
   // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
   bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
   // Declares the scale of the losses: see Synchronizer::SetLossScale.
-  void SetLossScale(double scale) { place_->ThrowIfError(synchronizer_->SetLossScale(scale)); }
+  void SetLossScale(double scale) {
+    gradients_->GiveUpAbandoned();  // the scale may change between steps
+    place_->ThrowIfError(synchronizer_->SetLossScale(scale));
+  }
 
   // The state of the Synchronizer; LoadState is collective and comes last, after the weights were restored.
   std::string SaveState() const { return synchronizer_->SaveState(); }
@@ -297,7 +300,7 @@ inline std::int64_t Replicas::UsedBackwards() const {
 
 inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer) {
   if (updating_) CancelUpdate();
-  if (!update_failed_) place_->ThrowIfError(gradients_->EndBackward());
+  if (!update_failed_) place_->ThrowIfError(gradients_->CheckNotAbandoned());
   optimizer_ = optimizer;
   if (uses_gradients) place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
   place_->ThrowIfError(MayBeginBackward());
