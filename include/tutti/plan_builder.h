@@ -56,8 +56,9 @@ struct PlanOptions {
   const CostModel& model() const;
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
-  // Whether `nodes` is empty or has a node for each of `size` ranks; otherwise InvalidArgument.
-  absl::Status CheckNodes(int size) const;
+  // Whether segment_bytes is kLeastSegmentBytes or more, and `nodes` is empty or has a node for each of `size` ranks;
+  // otherwise InvalidArgument.
+  absl::Status Check(int size) const;
   // Whether the memory of all peers is mapped.
   bool all_mapped() const { return peers_mapped && one_node(); }
   bool one_node() const { return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end(); }

@@ -9,6 +9,7 @@
 #include "engine/call.h"
 #include "engine/hang.h"
 #include "engine/run_lists.h"
+#include "kernels/operand_list.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -27,12 +28,17 @@ constexpr CudaError kLastErrorOfDevices = 719;
 }  // namespace
 
 absl::Status StreamExecutor::CheckRunnable(const Program& program) const {
+  static_assert(kernels::kMaxOperands == 128);  // the number in the text
   const Plan& plan = program.plan;
   for (StepId id = 0; id < plan.steps.size(); ++id) {
     const Step& step = plan.steps[id];
     absl::string_view why;
     const bool codes = step.kind == StepKind::kEncode || step.kind == StepKind::kDecode;
     if (codes && plan.codecs[step.codec].codec->layout == nullptr) why = "has a codec without kernels for GPUs";
+    const bool combines = step.kind == StepKind::kReduce || step.kind == StepKind::kCombine;
+    if (combines && std::max(step.num_srcs, step.num_dsts) > kernels::kMaxOperands) {
+      why = "has more operands than kernels for GPUs take, 128";
+    }
     if (why.empty()) continue;
     return absl::UnimplementedError(absl::StrCat("rank ", plan.rank, ": ", plan.name, " cannot run on a stream: step ",
                                                  id, " (", ToText(plan, step), ") ", why));

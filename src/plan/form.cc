@@ -19,8 +19,7 @@
 namespace tutti {
 namespace {
 
-// Compares the fields that must be equal on all ranks; send and recv differ by nature, and counts per peer mirror each
-// other.
+// Compares the fields that must be equal on all ranks; send and recv differ by nature.
 absl::Status CheckAgreement(const Plan& a, const Plan& b) {
   auto differ = [&](absl::string_view field) {
     return absl::InvalidArgumentError(absl::StrCat("spec of rank ", b.rank, " differs from that of rank ", a.rank,
@@ -34,12 +33,26 @@ absl::Status CheckAgreement(const Plan& a, const Plan& b) {
   if (b.spec.count != a.spec.count) return differ("count");
   if (b.spec.root != a.spec.root) return differ("root");
   if (b.spec.in_place != a.spec.in_place) return differ("in_place");
-  if (a.spec.collective == Collective::kAllToAllV) {
-    if (a.spec.send_counts[b.rank] != b.spec.recv_counts[a.rank]) return differ("recv_counts");
-    if (a.spec.recv_counts[b.rank] != b.spec.send_counts[a.rank]) return differ("send_counts");
+  return absl::OkStatus();
+}
+
+// Checks that every rank of an all_to_all_v sends what the other rank expects. `plans` are those of all ranks, in
+// order.
+absl::Status CheckCounts(absl::Span<const Plan> plans) {
+  if (plans[0].spec.collective != Collective::kAllToAllV) return absl::OkStatus();
+  for (std::size_t from = 0; from < plans.size(); ++from) {
+    for (std::size_t to = 0; to < plans.size(); ++to) {
+      const std::int64_t sends = plans[from].spec.send_counts[to];
+      const std::int64_t expects = plans[to].spec.recv_counts[from];
+      if (sends == expects) continue;
+      return absl::InvalidArgumentError(absl::StrCat("spec of rank ", to, " differs in recv_counts: it expects ",
+                                                     expects, " elements of rank ", from, ", which sends ", sends));
+    }
   }
   return absl::OkStatus();
 }
+
+constexpr std::size_t kSpaces = 5;  // in, out, scratch, state and block
 
 // Checks the steps of one plan against the spaces of all plans.
 class Former {
@@ -114,6 +127,12 @@ class Former {
     return "";
   }
 
+  // Whether `value` is one of the `count` values of its type.
+  template <typename Enum>
+  static bool Exists(Enum value, std::size_t count) {
+    return static_cast<std::size_t>(value) < count;
+  }
+
   // Fields that a kind does not use must hold their default, so that equal plans are equal bytes.
   static std::string Fields(const Plan& plan, const Step& step) {
     struct Shape {
@@ -131,6 +150,10 @@ class Former {
                                                        {1, 1, false, false, false, true},    // encode
                                                        {1, 1, false, false, false, true},    // decode
                                                        {-2, -2, true, true, true, false}}};  // native
+    if (!Exists(step.kind, kShapes.size())) return "there is no such kind";
+    if (!Exists(step.op, kAllReduceOps.size())) return absl::StrCat("there is no op ", static_cast<int>(step.op));
+    if (!Exists(step.collective, kAllCollectives.size()))
+      return absl::StrCat("there is no collective ", static_cast<int>(step.collective));
     const Shape& shape = kShapes[static_cast<std::size_t>(step.kind)];
     const auto fits = [](int needed, int n) {
       if (needed == -2) return n <= 1;
@@ -240,6 +263,9 @@ class Former {
   }
 
   std::string Range(const Plan& plan, const Ref& ref, bool written) const {
+    if (SizeOf(ref.dtype) == 0) return absl::StrCat("a ref has dtype ", static_cast<int>(ref.dtype), ", which is none");
+    if (!Exists(ref.space, kSpaces))
+      return absl::StrCat("a ref has space ", static_cast<int>(ref.space), ", which is none");
     const Rank owner = ref.owner == kSelf ? plan.rank : ref.owner;
     if (ref.owner == plan.rank || owner < 0 || owner >= plan.size || by_rank_[owner] == nullptr) {
       return absl::StrCat(ToText(ref), ": owner ", ref.owner, " must be another rank that takes part, or ", kSelf,
@@ -253,8 +279,8 @@ class Former {
       return absl::StrCat(ToText(ref), ": plans for more than ", kMostRanksWithBlocks, " ranks have no blocks");
     const Plan& there = *by_rank_[owner];
     const std::int64_t block = ref.space == Space::kBlock ? BlockOf(there.spec, plan.rank).bytes : 0;
-    const std::array<std::int64_t, 5> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes,
-                                               block};
+    const std::array<std::int64_t, kSpaces> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes,
+                                                     there.state_bytes, block};
     const std::int64_t size = sizes[static_cast<std::size_t>(ref.space)];
     // The message of a send or recv may be empty.
     const std::int64_t least = IsPointToPoint(plan.spec.collective) ? 0 : 1;
@@ -448,6 +474,7 @@ absl::Status CheckForm(absl::Span<const Plan> plans) {
                        in_bytes, ", ", out_bytes, ", at least 0 and at least 0, for ", ToString(plan.spec)));
     }
   }
+  if (absl::Status status = CheckCounts(plans); !status.ok()) return status;
   if (absl::Status status = CheckStates(plans); !status.ok()) return status;
   if (absl::Status status = CheckMixing(plans); !status.ok()) return status;
   Former former(plans);

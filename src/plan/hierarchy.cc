@@ -65,7 +65,11 @@ bool PlanOptions::has_hierarchy() const {
   return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
 }
 
-absl::Status PlanOptions::CheckNodes(int size) const {
+absl::Status PlanOptions::Check(int size) const {
+  if (segment_bytes < kLeastSegmentBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options.segment_bytes ", segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
+  }
   if (nodes.empty() || nodes.size() == static_cast<std::size_t>(size)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("options.nodes names the nodes of ", nodes.size(), " ranks, not of ", size));

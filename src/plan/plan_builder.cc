@@ -56,11 +56,7 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   plan_.size = size;
   plan_.spec = spec;
   status_ = Validate(spec, rank, size);
-  if (status_.ok() && options.segment_bytes < kLeastSegmentBytes) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("segment_bytes ", options.segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
-  }
-  status_.Update(options.CheckNodes(size));
+  status_.Update(options.Check(size));
   if (!status_.ok()) return;
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.

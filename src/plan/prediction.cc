@@ -123,7 +123,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
                                       const PlanOptions& options) {
   const CollectiveSpec call = Representative(spec, size);
   if (absl::Status valid = Validate(call, FirstRank(call, size), size); !valid.ok()) return valid;
-  if (absl::Status nodes = options.CheckNodes(size); !nodes.ok()) return nodes;
+  if (absl::Status valid = options.Check(size); !valid.ok()) return valid;
   const bool message = IsPointToPoint(call.collective);
   const PlanOptions coarse = Coarse(call, size, options);
   const std::size_t most_steps = HasRoot(call.collective) ? kMostStepsWithRoot : kMostSteps;

@@ -83,7 +83,7 @@ class Tracer {
       // The order of a native sum and the number of its roundings are the transport's: the promise is the sum.
       case Kind::kNative: {
         const bool divides = symbol.divisor != 1;
-        const bool may_divide = spec_.op == ReduceOp::kAvg && (outermost || IsFloating(spec_.dtype));
+        const bool may_divide = MayDivide(coefficient, outermost);
         if (!combined_ || symbol.op != (sums_ ? ReduceOp::kSum : spec_.op) || (divides && !may_divide)) return false;
         for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
           if (!Trace(term(i), coefficient / symbol.divisor, false)) return false;
@@ -91,8 +91,7 @@ class Tracer {
         return true;
       }
       case Kind::kDivide:
-        // Integers truncate: only the finished sum may be divided.
-        if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;
+        if (!combined_ || !MayDivide(coefficient, outermost)) return false;
         return Trace(term(0), coefficient / symbol.divisor, false);
       case Kind::kScaled: {
         if (!combined_ || spec_.op != ReduceOp::kPremulSum) return false;
@@ -121,6 +120,13 @@ class Tracer {
   bool misplaces_residual = false;  // a residual stands where none may
 
  private:
+  // Whether a value with this coefficient in the result may be the quotient of a sum. Integers truncate, so that only
+  // the finished sum may be divided; of floating numbers, what is divided already may not be divided again.
+  bool MayDivide(double coefficient, bool outermost) const {
+    if (spec_.op != ReduceOp::kAvg) return false;
+    return IsFloating(spec_.dtype) ? mixes_ || coefficient == 1 : outermost;
+  }
+
   // Traces the first `terms` terms of a fold.
   bool TraceFold(const Value& fold, std::size_t terms, double coefficient) {
     if (!combined_ || symbols_[fold.symbol].op != (sums_ ? ReduceOp::kSum : spec_.op)) return false;

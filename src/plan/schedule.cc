@@ -73,6 +73,7 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
         absl::StrCat("collective ", Name(spec.collective), " cannot be served by schedule ", name));
   }
   if (absl::Status status = Validate(spec, rank, size); !status.ok()) return status;
+  if (absl::Status status = options.Check(size); !status.ok()) return status;
   if (absl::Status status = schedule.supports(spec, size, options); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("schedule ", name, ": ", status.message()));
   }

@@ -241,7 +241,7 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
   bucket.count = count;
   bucket.in_place = WorksInPlace(algorithm);
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
-  if (absl::Status nodes = options.CheckNodes(size); !nodes.ok()) return nodes;
+  if (absl::Status valid = options.Check(size); !valid.ok()) return valid;
   const auto participants = static_cast<int>(ParticipantsOf(strategy, size, options).size());
   const int rounds = RoundsOf(strategy, participants);
   if (round < 0 || round >= rounds) {

@@ -56,19 +56,20 @@ Value Symbols::State(Rank rank, DType dtype, std::int64_t index) { return Unknow
 
 Value Symbols::Replica(Rank of, DType dtype, std::int64_t index) { return Unknown(Kind::kReplica, of, dtype, index); }
 
-Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
+Value Symbols::Fold(ReduceOp op, DType dtype, absl::Span<const Value> values) {
   if (values.size() == 1) return values[0];
+  const bool selects = op == ReduceOp::kMin || op == ReduceOp::kMax;
   Symbol symbol{.kind = Kind::kFold, .op = op};
+  if (!selects) symbol.dtype = dtype;
   const std::int64_t index = values[0].index;
   // A fold of a fold is one fold: (a + b) + c is computed like a + b + c.
   const Symbol& head = symbols_[values[0].symbol];
-  if (head.kind == Kind::kFold && head.op == op) {
+  if (head.kind == Kind::kFold && head.op == op && head.dtype == symbol.dtype) {
     symbol.terms = head.terms;
   } else {
     symbol.terms.push_back({values[0].symbol, 0, 0});
   }
   for (const Value& value : values.subspan(1)) symbol.terms.push_back({value.symbol, value.index - index, 0});
-  const bool selects = op == ReduceOp::kMin || op == ReduceOp::kMax;
   symbol.exact_in = symbols_[values[0].symbol].exact_in;
   symbol.exact = selects;
   for (const Value& value : values) {
@@ -94,9 +95,10 @@ Value Symbols::Native(ReduceOp op, std::int32_t divisor, DType dtype, absl::Span
   return {Intern(std::move(symbol)), index};
 }
 
-Value Symbols::Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite) {
+Value Symbols::Combine(DType dtype, absl::Span<const Value> values, absl::Span<const Coefficient> coefficients,
+                       bool finite) {
   const std::int64_t index = values[0].index;
-  Symbol symbol{.kind = Kind::kCombine, .finite = finite};
+  Symbol symbol{.kind = Kind::kCombine, .dtype = dtype, .finite = finite};
   symbol.coefficients.assign(coefficients.begin(), coefficients.end());
   for (const Value& value : values) {
     symbol.terms.push_back({value.symbol, value.index - index, 0});
@@ -105,15 +107,15 @@ Value Symbols::Combine(absl::Span<const Value> values, absl::Span<const Coeffici
   return {Intern(std::move(symbol)), index};
 }
 
-Value Symbols::Divide(const Value& value, std::int32_t divisor) {
+Value Symbols::Divide(const Value& value, DType dtype, std::int32_t divisor) {
   if (divisor == 1) return value;
-  Symbol symbol{.kind = Kind::kDivide, .divisor = divisor, .terms = {{value.symbol, 0, 0}}};
+  Symbol symbol{.kind = Kind::kDivide, .dtype = dtype, .divisor = divisor, .terms = {{value.symbol, 0, 0}}};
   symbol.rounded = symbols_[value.symbol].rounded;
   return {Intern(std::move(symbol)), value.index};
 }
 
-Value Symbols::TimesFactor(const Value& value, Rank rank) {
-  Symbol symbol{.kind = Kind::kScaled, .rank = rank, .terms = {{value.symbol, 0, 0}}};
+Value Symbols::TimesFactor(const Value& value, DType dtype, Rank rank) {
+  Symbol symbol{.kind = Kind::kScaled, .dtype = dtype, .rank = rank, .terms = {{value.symbol, 0, 0}}};
   symbol.rounded = symbols_[value.symbol].rounded;
   return {Intern(std::move(symbol)), value.index};
 }

@@ -45,7 +45,7 @@ struct Symbol {
 
   Kind kind = Kind::kNothing;
   ReduceOp op = ReduceOp::kSum;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of what memory holds, rounded values, or the arithmetic
   Rank rank = 0;
   std::int32_t divisor = 1;
   std::uint32_t codec = 0;
@@ -74,14 +74,15 @@ class Symbols {
   Value Input(Rank rank, DType dtype, std::int64_t index);
   Value State(Rank rank, DType dtype, std::int64_t index);
   Value Replica(Rank of, DType dtype, std::int64_t index);
-  Value Fold(ReduceOp op, absl::Span<const Value> values);
+  // The results of computing in `dtype`: a sum of the same values in another type is another value.
+  Value Fold(ReduceOp op, DType dtype, absl::Span<const Value> values);
   // The elements of all ranks, of type `dtype`, combined by the native collective with this number, the same on all of
   // its ranks. 16-bit sums and products are rounded one does not know how often, so nothing more may be added to them.
   Value Native(ReduceOp op, std::int32_t divisor, DType dtype, absl::Span<const Value> values, std::int64_t number);
-  Value Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite);
-  Value Divide(const Value& value, std::int32_t divisor);
+  Value Combine(DType dtype, absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite);
+  Value Divide(const Value& value, DType dtype, std::int32_t divisor);
   // `value` times the factor of the call of `rank`.
-  Value TimesFactor(const Value& value, Rank rank);
+  Value TimesFactor(const Value& value, DType dtype, Rank rank);
   // `value` of type `from` stored as `to`.
   Value Convert(const Value& value, DType from, DType to);
   // The first byte of the message that step `step` of the world encodes.

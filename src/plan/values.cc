@@ -237,14 +237,14 @@ class Simulation {
   std::vector<ValueRun> Computed(absl::Span<const std::vector<ValueRun>> operands, const Plan& plan, const Step& step,
                                  DType from, DType to) {
     const ReduceOp fold = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
+    const DType in = AccumulatorOf(from);  // elements of 16-bit types are computed in f32
     const bool computes = operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
     return ElementByElement(operands, IsArithmetic(fold) && computes, [&](absl::Span<const Value> values) {
       const Value value = step.kind == StepKind::kCombine
-                              ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
-                          : step.by_factor ? symbols_.TimesFactor(values[0], plan.rank)
-                                           : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
-      // Elements of 16-bit types are computed in f32.
-      return symbols_.Convert(value, AccumulatorOf(from), to);
+                              ? symbols_.Combine(in, values, plan.coefficients_of(step), step.finite)
+                          : step.by_factor ? symbols_.TimesFactor(values[0], in, plan.rank)
+                                           : symbols_.Divide(symbols_.Fold(fold, in, values), in, step.divisor);
+      return symbols_.Convert(value, in, to);
     });
   }
 

@@ -23,8 +23,9 @@ absl::Status Verify(absl::Span<const Plan> given, const VerifyProgress& progress
   const auto names_block = [](const Plan& plan) {
     return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return ref.space == Space::kBlock; });
   };
+  const bool has_blocks = given[0].spec.collective == Collective::kAllToAllV;
   std::vector<Plan> located;
-  if (std::any_of(given.begin(), given.end(), names_block)) located = WithBlocksLocated(given);
+  if (has_blocks && std::any_of(given.begin(), given.end(), names_block)) located = WithBlocksLocated(given);
   const absl::Span<const Plan> plans = located.empty() ? given : located;
   tell("matching and progress")(0);
   const absl::StatusOr<Order> order = Order::Of(plans);

@@ -21,8 +21,8 @@ namespace tutti {
 inline const char* Name(MemoryKind kind) { return kind == MemoryKind::kDevice ? "of a GPU" : "of the host"; }
 
 // Memory of the host, where every function has done its work when it returns; or of a GPU, where the functions without
-// a Status enqueue their work and return. What cannot be enqueued, or transferred, aborts the communicator, whose status
-// then tells the error. Memory that functions are given is of this kind, unless they say otherwise.
+// a Status enqueue their work and return. What cannot be enqueued, or transferred, aborts the communicator, whose
+// status then tells the error. Memory that functions are given is of this kind, unless they say otherwise.
 class BucketMemory {
  public:
   // `communicator` must outlive the result. FailedPrecondition for memory of a GPU where the communicator has none.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -547,6 +548,25 @@ TEST(PlanBuilderTest, BadSpecAndOptionsAreErrorsOfBuild) {
   PlanBuilder nodes = Builder({.count = 1}, {.nodes = {0}});
   EXPECT_THAT(std::string(std::move(nodes).Build().status().message()),
               HasSubstr("options.nodes names the nodes of 1"));
+}
+
+// Authors compute with segments and nodes: with bad ones they are not asked to write anything.
+TEST(PlanBuilderTest, BadOptionsReachNoAuthor) {
+  const PlanOptions short_segments = {.segment_bytes = 2};
+  for (const char* const name : {"low_precision_decentralized", "bytegrad", "gradient_allreduce"}) {
+    const absl::Status status =
+        BuildPlan(*ParseStrategy(name), DType::kF32, 100, /*rank=*/0, /*size=*/4, short_segments).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name << ": " << status;
+  }
+  const CollectiveSpec reduce{.collective = Collective::kReduce, .count = 100};
+  const Schedule& binomial = **FindSchedule(Collective::kReduce, "binomial");
+  EXPECT_THAT(std::string(BuildPlan(binomial, reduce, 0, 4, short_segments).status().message()),
+              HasSubstr("options.segment_bytes 2 must be 8 or more"));
+  const Schedule& hierarchical = **FindSchedule(Collective::kAllReduce, "hierarchical");
+  const absl::Status few_nodes =
+      BuildPlan(hierarchical, {.count = 100}, /*rank=*/5, /*size=*/8, {.peers_mapped = true, .nodes = {0, 0, 1, 1}})
+          .status();
+  EXPECT_THAT(std::string(few_nodes.message()), HasSubstr("options.nodes names the nodes of 4 ranks, not of 8"));
 }
 
 }  // namespace

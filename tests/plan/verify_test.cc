@@ -216,6 +216,42 @@ TEST(VerifyTest, BlocksOfAnAllToAllVLieWhereTheCountsOfTheirSenderSay) {
   EXPECT_THAT(std::string(Verify(own).message()), HasSubstr("only in the memory of peers"));
 }
 
+TEST(VerifyTest, CountsOfAnAllToAllVMustFitBetweenAllRanks) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    CollectiveSpec spec{.collective = Collective::kAllToAllV, .send_counts = {1, 1, 1}, .recv_counts = {1, 1, 1}};
+    if (rank == 1) spec.send_counts[2] = 5;
+    PlanBuilder b("test", spec, rank, 3, {.peers_mapped = true});
+    plans.push_back(*std::move(b).Build());
+  }
+  const absl::Status status = Verify(plans);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "spec of rank 2 differs in recv_counts: it expects 1 elements of rank 1, which sends 5");
+}
+
+// Values that no enumerator has, and places that no step uses, are found or passed over, and harm nobody.
+TEST(VerifyTest, ValuesOutsideOfTheirTypesAreFaults) {
+  const std::vector<Plan> right = Plans({.count = 4}, 2, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); });
+  ASSERT_EQ(Verify(right), absl::OkStatus());
+  const auto error_with = [&](const std::function<void(Plan&)>& change) {
+    std::vector<Plan> plans = right;
+    change(plans[1]);
+    const absl::Status status = Verify(plans);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error_with([](Plan& plan) { plan.refs[0].dtype = static_cast<DType>(99); }), HasSubstr("dtype 99"));
+  EXPECT_THAT(error_with([](Plan& plan) { plan.refs[0].space = static_cast<Space>(99); }), HasSubstr("space 99"));
+  EXPECT_THAT(error_with([](Plan& plan) { plan.steps[0].kind = static_cast<StepKind>(99); }),
+              HasSubstr("no such kind"));
+  EXPECT_THAT(error_with([](Plan& plan) { plan.steps[0].op = static_cast<ReduceOp>(99); }), HasSubstr("no op 99"));
+  EXPECT_THAT(error_with([](Plan& plan) { plan.steps[0].collective = static_cast<Collective>(99); }),
+              HasSubstr("no collective 99"));
+  std::vector<Plan> with_unused = right;
+  with_unused[1].refs.push_back({.space = Space::kBlock, .owner = 0, .bytes = 4});
+  EXPECT_EQ(Verify(with_unused), absl::OkStatus());
+}
+
 TEST(VerifyTest, BarrierMustMeetEverybody) {
   EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier}, 3,
                       [](PlanBuilder& b) {
@@ -250,6 +286,14 @@ TEST(VerifyTest, IntegersAreDividedLast) {
     b.Reduce(b.out(), {b.rank() == 0 ? mine : theirs, b.rank() == 0 ? theirs : mine}, ReduceOp::kSum);
   };
   EXPECT_EQ(ErrorOf({.op = ReduceOp::kAvg, .count = 4}, 2, divides_first), "");
+  // Floating numbers are divided once, at any place.
+  EXPECT_THAT(ErrorOf({.op = ReduceOp::kAvg, .count = 4}, 4,
+                      [](PlanBuilder& b) {
+                        AllToAllThenReduce(b, ReduceOp::kSum);
+                        b.Scale(b.out(), b.out(), 2);
+                        b.Scale(b.out(), b.out(), 2);
+                      }),
+              HasSubstr("in@3[0]) / 2 / 2"));
   EXPECT_THAT(ErrorOf({.dtype = DType::kI32, .op = ReduceOp::kAvg, .count = 4}, 2, divides_first),
               HasSubstr("avg of element 0"));
 }
@@ -377,6 +421,37 @@ TEST(VerifyTest, ReplicasMustBeComputedAlike) {
                 b.Reduce(b.out(), {b.in(), theirs}, ReduceOp::kSum);
               }),
       HasSubstr("replicas differ: out element 0 of rank 0 is sum(in@0[0], in@1[0]), of rank 1 sum(in@1[0], in@0[0])"));
+}
+
+// Sums of the same numbers in f32 and in f64 differ.
+TEST(VerifyTest, ReplicasMustBeComputedInOneType) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const auto sums_on_rank_0_in = [dtype](DType wide) {
+      return [dtype, wide](PlanBuilder& b) {
+        std::vector<Ref> srcs;
+        for (Rank peer = 0; peer < b.size(); ++peer) {
+          srcs.push_back(b.Scratch(dtype, b.in().count()));
+          if (peer != b.rank()) {
+            b.Send(peer, b.in());
+            b.Recv(peer, srcs.back());
+          } else {
+            b.Copy(srcs.back(), b.in());
+          }
+        }
+        if (b.rank() != 0) return b.Reduce(b.out(), srcs, ReduceOp::kSum);
+        std::vector<Ref> widened;
+        for (const Ref& src : srcs) {
+          widened.push_back(b.Scratch(wide, src.count()));
+          b.Copy(widened.back(), src);
+        }
+        const Ref sum = b.Scratch(wide, b.in().count());
+        b.Reduce(sum, widened, ReduceOp::kSum);
+        b.Copy(b.out(), sum);
+      };
+    };
+    EXPECT_EQ(ErrorOf({.dtype = dtype, .count = 4}, 3, sums_on_rank_0_in(DType::kF32)), "");
+    EXPECT_THAT(ErrorOf({.dtype = dtype, .count = 4}, 3, sums_on_rank_0_in(DType::kF64)), HasSubstr("replicas differ"));
+  }
 }
 
 TEST(VerifyTest, TheOwnerOfAChunkMustUseItsDecodedValueToo) {

@@ -1,6 +1,8 @@
 // tutti plan all_reduce:ring --ranks 8 --bytes 1M: prints, costs, draws and verifies the plans that a call would run.
 #include "bindings/cli/command.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -127,6 +129,20 @@ absl::StatusOr<PlanFamily> FamilyOf(PlanFlags& flags) {
   return family;
 }
 
+absl::StatusOr<std::int64_t> ParseSegment(absl::string_view text) {
+  absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
+  if (!bytes.ok() || *bytes >= kLeastSegmentBytes) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat(text, " must be ", kLeastSegmentBytes, " bytes or more"));
+}
+
+// Whether values of the plan pass through a codec or a type that is narrower than theirs.
+bool Loses(const Plan& plan) {
+  const auto narrow = [&plan](const Ref& ref) {
+    return IsFloating(ref.dtype) && SizeOf(ref.dtype) < SizeOf(plan.spec.dtype);
+  };
+  return !plan.codecs.empty() || std::any_of(plan.refs.begin(), plan.refs.end(), narrow);
+}
+
 // Writes the pictures, and says so on `text`.
 absl::Status WritePictures(const PlanFlags& flags, const std::string& timeline, AllPlans& all, std::FILE* text) {
   std::vector<std::string> drawn;
@@ -181,8 +197,8 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (flags.verify) {
     std::fflush(text);  // what follows may take long
     if (absl::Status verified = VerifyAll(all, flags); !verified.ok()) return verified;
-    print(absl::StrCat("verified: all ", family->ranks,
-                       " ranks end with exactly what the collective promises; no deadlock, no race\n"));
+    print(absl::StrCat("verified: all ", family->ranks, " ranks end with exactly what the collective promises",
+                       Loses(*plan) ? ", but for what codecs and casts lose" : "", "; no deadlock, no race\n"));
   }
   if (absl::Status written = WritePictures(flags, *timeline, all, text); !written.ok()) return written;
   if (flags.json.empty()) return 0;
@@ -270,7 +286,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
       "--native", flags.native,
       "As if the buffers were on GPUs and NCCL performed whole collectives: schedules `native` serve, and are "
       "chosen by --native-latency and --native-bandwidth");
-  AddParsed(plan, "--segment", request.options.segment_bytes, ParseBytes, "BYTES", "256K",
+  AddParsed(plan, "--segment", request.options.segment_bytes, ParseSegment, "BYTES", "256K",
             "Longer ranges are cut into segments of this size");
   plan.add_flag("--cost", flags.cost,
                 "Steps, bytes and time on a model machine; of a collective alone, for each schedule");

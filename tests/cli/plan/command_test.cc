@@ -28,6 +28,21 @@ TEST(PlanTest, PrintsAndVerifiesASchedule) {
   EXPECT_THAT(run.out, HasSubstr("verified: all 3 ranks"));
 }
 
+TEST(PlanTest, SegmentsHaveALeastSize) {
+  const CommandRun run = RunTutti("plan reduce:binomial --ranks 4 --segment 2");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--segment: 2 must be 8 bytes or more"));
+}
+
+TEST(PlanTest, SaysWhatTheProofLeavesOut) {
+  for (const char* const lossy : {"bytegrad", "gradient_allreduce:codec=bf16"}) {
+    EXPECT_THAT(RunTutti(std::string("plan --verify --ranks 2 ") + lossy).out,
+                HasSubstr("exactly what the collective promises, but for what codecs and casts lose; no deadlock"));
+  }
+  EXPECT_THAT(RunTutti("plan --verify --ranks 2 all_reduce:ring").out,
+              HasSubstr("exactly what the collective promises; no deadlock"));
+}
+
 TEST(PlanTest, ShowsEveryScheduleAndAlgorithm) {
   for (const Schedule* schedule : AllSchedules()) {
     const std::string spec = std::string(Name(schedule->collective)) + ":" + std::string(schedule->name);
