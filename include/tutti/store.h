@@ -59,8 +59,9 @@ class Store {
   // The value that `key` has now. NotFound when there is none.
   virtual absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) = 0;
 
-  // Adds atomically to the decimal integer under `key` (0 when there is none) and returns the sum.
-  // FailedPrecondition when the value is no integer, OutOfRange when the sum does not fit.
+  // Adds atomically to the decimal integer under `key` (0 when there is none) and returns the sum. Where processes
+  // share a directory, a Set or Delete of the same key at the same time may be lost. FailedPrecondition when the value
+  // is no integer, OutOfRange when the sum does not fit.
   virtual absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) = 0;
 
   // Removes `key`; OK when it does not exist.

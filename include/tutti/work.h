@@ -76,11 +76,11 @@ class Work {
 
   // Calls `callback` once, when the call has ended: on a thread of the communicator for callbacks, which runs one
   // callback after the other and holds no lock; or at once on this thread, when the call has ended already. A Work may
-  // have several callbacks, which run in the order in which they were given. A callback may submit calls, wait for
-  // them, and drop the last reference to the communicator. A callback that blocks for more than a millisecond or so
-  // holds up no other: later callbacks then run on another thread. Where the system starts no more threads, OnDone
-  // waits for the call and calls `callback` on this thread. In a forked child a call of the parent that has not ended
-  // is told as FailedPrecondition, at once. Allocates.
+  // have several callbacks; those given before the call has ended run in the order in which they were given. A callback
+  // may submit calls, wait for them, and drop the last reference to the communicator. A callback that blocks for more
+  // than a millisecond or so holds up no other: later callbacks then run on another thread. Where the system starts no
+  // more threads, OnDone waits for the call and calls `callback` on this thread. In a forked child a call of the parent
+  // that has not ended is told as FailedPrecondition, at once. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
   // Declares that somebody waits for this call elsewhere, for example for a future that a callback completes: until the
@@ -99,8 +99,9 @@ using WaitWatch = absl::Status (*)();
 
 // Lets every thread that waits in this process without a deadline of its own (Work::Wait(), Work::WaitForOutput(), and
 // calls of a Synchronizer) call `watch` about five times a second: for a language whose handlers of signals run on such
-// a thread. An error of `watch` aborts the communicator whose call is awaited, on all ranks, as Communicator::Abort
-// does, and the wait ends with that error. Null takes the watch away. Thread-safe.
+// a thread. With an error of `watch` the wait ends, and the communicator whose call is awaited is aborted with that
+// error on all ranks, as by Communicator::Abort, unless the call has ended meanwhile. Null takes the watch away.
+// Thread-safe.
 void SetWaitWatch(WaitWatch watch);
 
 }  // namespace tutti

@@ -105,9 +105,30 @@ std::optional<Route> RouteOf(const Identity& identity) {
 struct Joined {
   const MakerProcess process;
   Mutex mutex;
+  Condition ended;
+  bool joining TUTTI_GUARDED_BY(mutex) = false;  // a thread is about to join
   Bootstrap job TUTTI_GUARDED_BY(mutex);
   int calls TUTTI_GUARDED_BY(mutex) = 0;
 };
+
+absl::StatusOr<Bootstrap> JoinJob(std::int64_t end_ns) {
+  absl::StatusOr<Identity> identity = IdentityFromEnvironment();
+  if (!identity.ok()) return identity.status();
+  if (identity->rank == 0) WarnOfUnknownVariables();
+  absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
+  if (!store.ok()) return store.status();
+  absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
+                                       {{"version", TUTTI_VERSION},
+                                        {"job_id", identity->job_id},
+                                        {"local_rank", identity->assumes_own_node ? "not set" : "set"}},
+                                       TimeAt(end_ns));
+  if (!agreed.ok()) return agreed;
+  if (identity->assumes_own_node) {
+    if (absl::Status found = FindPlaceOnNode(**store, *identity, end_ns); !found.ok()) return found;
+  }
+  std::optional<Route> route = RouteOf(*identity);
+  return Bootstrap{*std::move(identity), *std::move(store), std::move(route)};
+}
 
 }  // namespace
 
@@ -126,23 +147,19 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
   }
   const std::int64_t end_ns = NanosIn(timeout.value_or(config->timeout));
   const MutexLock lock(joined.mutex);
+  if (!joined.ended.WaitUntil(joined.mutex, end_ns, [&]() TUTTI_REQUIRES(joined.mutex) { return !joined.joining; })) {
+    return absl::DeadlineExceededError(
+        "BootstrapFromEnvironment: another thread of this process still waits for the other ranks of the job");
+  }
   if (joined.job.store == nullptr) {
-    absl::StatusOr<Identity> identity = IdentityFromEnvironment();
-    if (!identity.ok()) return identity.status();
-    if (identity->rank == 0) WarnOfUnknownVariables();
-    absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
-    if (!store.ok()) return store.status();
-    absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
-                                         {{"version", TUTTI_VERSION},
-                                          {"job_id", identity->job_id},
-                                          {"local_rank", identity->assumes_own_node ? "not set" : "set"}},
-                                         TimeAt(end_ns));
-    if (!agreed.ok()) return agreed;
-    if (identity->assumes_own_node) {
-      if (absl::Status found = FindPlaceOnNode(**store, *identity, end_ns); !found.ok()) return found;
-    }
-    std::optional<Route> route = RouteOf(*identity);
-    joined.job = {*std::move(identity), *std::move(store), std::move(route)};
+    joined.joining = true;
+    joined.mutex.Unlock();
+    absl::StatusOr<Bootstrap> job = JoinJob(end_ns);
+    joined.mutex.Lock();
+    joined.joining = false;
+    joined.ended.NotifyAll();
+    if (!job.ok()) return job.status();
+    joined.job = *std::move(job);
   }
   const std::string prefix = absl::StrCat("call/", joined.calls++, "/");
   return Bootstrap{joined.job.identity, MakePrefixStore(joined.job.store, prefix), joined.job.route};

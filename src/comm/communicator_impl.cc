@@ -237,6 +237,7 @@ Work BoundPlan::Impl::LastRun() const {
 }
 
 absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
+  if (call_->in_forked_child()) return NotInForkedChild(plan().rank);
   if (call_->busy()) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was given other memory before its last run had ended"));

@@ -105,7 +105,8 @@ absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
     if (look.ok()) continue;
     // The buffers of the call are in use until the call has ended, so this thread waits on.
     engine_->AbortUnlessPassed(milestone, run, run_->channel, look);
-    return engine_->Wait(*this, milestone, run, kNeverNanos);
+    status = engine_->Wait(*this, milestone, run, kNeverNanos);
+    return status.ok() ? look : status;
   }
 }
 

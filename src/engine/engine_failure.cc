@@ -126,7 +126,11 @@ void Engine::TakeInNote(const Note& note) {
   const bool of_the_past = numbers_.IsClosed(note.group) || (note.group == 0 && world_closed_);
   if (of_the_past) return;
   early_notes_.push_back(note);
-  if (early_notes_.size() > kMostEarlyNotes) early_notes_.pop_front();
+  if (early_notes_.size() <= kMostEarlyNotes) return;
+  // The cause of a failure ends the group; that a rank has left is known again from what it does not do.
+  const auto leaves =
+      std::find_if(early_notes_.begin(), early_notes_.end(), [](const Note& n) { return n.cause.ok(); });
+  early_notes_.erase(leaves == early_notes_.end() ? early_notes_.begin() : leaves);
 }
 
 bool Engine::EndFailures() {

@@ -15,9 +15,12 @@ bool Executors::PassOn() {
   std::vector<const Channel*> held;  // channels of which a run goes on waiting
   const auto left = std::remove_if(waiting_.begin(), waiting_.end(), [&](Run* run) {
     Executor& its_own = Of(run->program);
-    const Executor& other = &its_own == on_host_.get() ? *on_stream_ : *on_host_;
-    const bool waits =
-        std::find(held.begin(), held.end(), &run->channel) != held.end() || other.HasPending(run->channel);
+    const bool on_host = &its_own == on_host_.get();
+    const Executor& other = on_host ? *on_stream_ : *on_host_;
+    // A message of the host has no place in the order of calls, and its receiver may wait for nothing else.
+    const bool has_place = !(on_host && run->program.point_to_point);
+    const bool waits = has_place && (std::find(held.begin(), held.end(), &run->channel) != held.end() ||
+                                     other.HasPending(run->channel));
     if (waits) {
       held.push_back(&run->channel);
     } else {

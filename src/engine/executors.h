@@ -42,7 +42,9 @@ class Executors final : public Executor {
     return HasRunOf(channel, waiting_) || on_host_->Uses(channel) || on_stream_->Uses(channel);
   }
   bool idle() const override { return waiting_.empty() && on_host_->idle() && on_stream_->idle(); }
-  bool needs_driver() const override { return on_host_->needs_driver() || on_stream_->needs_driver(); }
+  bool needs_driver() const override {
+    return !waiting_.empty() || on_host_->needs_driver() || on_stream_->needs_driver();
+  }
   bool waits_for_messages() const override {
     return on_host_->waits_for_messages() || on_stream_->waits_for_messages();
   }

@@ -189,12 +189,13 @@ class FileStore final : public Store {
   // The files that ranks hold or have held, each with its rank.
   std::vector<std::pair<std::string, Rank>> RankFiles() const {
     std::vector<std::pair<std::string, Rank>> files;
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(directory_, "/", kRanks), ignored)) {
-      const std::vector<std::string> parts = absl::StrSplit(entry.path().filename().string(), '.');
+    std::error_code error;  // ranks that cannot be listed now are not known to be gone
+    for (std::filesystem::directory_iterator entry(absl::StrCat(directory_, "/", kRanks), error), end;
+         !error && entry != end; entry.increment(error)) {
+      const std::vector<std::string> parts = absl::StrSplit(entry->path().filename().string(), '.');
       Rank rank = 0;
       if (parts.size() != 3 || absl::StrContains(parts[2], '~') || !absl::SimpleAtoi(parts[0], &rank)) continue;
-      files.emplace_back(entry.path(), rank);
+      files.emplace_back(entry->path(), rank);
     }
     return files;
   }

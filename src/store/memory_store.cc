@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/mutex.h"
 #include "store/limits.h"
 #include "tutti/store.h"
@@ -14,6 +15,7 @@ class MemoryStore final : public Store {
  public:
   absl::Status Set(absl::string_view key, absl::string_view value, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKeyAndValue(key, value); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     {
       const MutexLock lock(mutex_);
       values_[std::string(key)] = std::string(value);
@@ -24,6 +26,7 @@ class MemoryStore final : public Store {
 
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone /*on_gone*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     const MutexLock lock(mutex_);
     auto found = values_.end();
     const auto present = [&]() TUTTI_REQUIRES(mutex_) { return (found = values_.find(key)) != values_.end(); };
@@ -33,6 +36,7 @@ class MemoryStore final : public Store {
 
   absl::StatusOr<std::string> Look(absl::string_view key, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     const MutexLock lock(mutex_);
     const auto found = values_.find(key);
     if (found == values_.end()) return NoSuchKey(key);
@@ -41,6 +45,7 @@ class MemoryStore final : public Store {
 
   absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     absl::StatusOr<std::int64_t> sum;
     {
       const MutexLock lock(mutex_);
@@ -54,12 +59,19 @@ class MemoryStore final : public Store {
 
   absl::Status Delete(absl::string_view key, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     const MutexLock lock(mutex_);
     values_.erase(key);
     return absl::OkStatus();
   }
 
  private:
+  absl::Status CheckProcess() const {
+    if (maker_.is_this()) return absl::OkStatus();
+    return absl::FailedPreconditionError("a memory store belongs to the process that made it, not to a forked child");
+  }
+
+  const MakerProcess maker_;
   Mutex mutex_;
   Condition changed_;
   absl::flat_hash_map<std::string, std::string> values_ TUTTI_GUARDED_BY(mutex_);

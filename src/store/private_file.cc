@@ -145,15 +145,16 @@ absl::StatusOr<bool> IsHeld(const std::string& path) {
 }
 
 void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::string_view name)> is_ours) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename();
+  std::error_code error;  // what cannot be listed now stays
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
     const std::size_t writing = name.find(kWriting);
     if (!is_ours(absl::string_view(name).substr(0, writing))) continue;
     if (writing == name.npos) {
-      RemoveUnlessHeld(entry.path());
+      RemoveUnlessHeld(entry->path());
     } else if (WriterIsDead(name)) {
-      ::unlink(entry.path().c_str());
+      ::unlink(entry->path().c_str());
     }
   }
 }

@@ -1,7 +1,9 @@
 #include "sync/background_exchange.h"
 
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "sync/agreement.h"
 #include "sync/loss_scale.h"
 #include "sync/weight_buckets.h"
@@ -76,8 +78,17 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& co
   made.Update(weights.status());
   if (absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made); !agreed.ok()) return agreed;
   Communicator& its_own = **own;
-  auto average = std::make_unique<AsyncAverage>(context.caller, context.communicator, *std::move(own),
-                                                *std::move(weights), rounds.interval, rounds.max_staleness);
+  std::unique_ptr<AsyncAverage> average;
+  try {
+    average = std::make_unique<AsyncAverage>(context.caller, context.communicator, *std::move(own), *std::move(weights),
+                                             rounds.interval, rounds.max_staleness);
+  } catch (const std::system_error& error) {
+    absl::Status no_thread = absl::ResourceExhaustedError(
+        absl::StrCat("rank ", context.communicator.rank(), " cannot start the thread of ",
+                     context.strategy.algorithm->name, ": ", error.what(), "; raise the limit (ulimit -u)"));
+    context.communicator.Abort(no_thread);  // the peers go on to their next call
+    return no_thread;
+  }
   if (gradients == nullptr) return std::make_unique<BackgroundExchange>(context, its_own, std::move(average));
   return std::make_unique<WarmedUpExchange>(context, std::move(gradients), its_own, std::move(average),
                                             rounds.warmup_steps);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -37,6 +38,17 @@ TEST(DISABLED_BootstrapProgram, Rank) {
     std::fprintf(stderr, "<%s %d/%d local %d/%d call %d>\n", self.launcher.c_str(), self.rank, self.size,
                  self.local_rank, self.local_size, call);
   }
+}
+
+// Two threads of rank 0 of two, whose peer does not come: each waits for as long as it was told.
+TEST(DISABLED_BootstrapProgram, RankWithTwoThreads) {
+  std::thread patient([] { EXPECT_FALSE(BootstrapFromEnvironment(absl::Seconds(8)).ok()); });
+  absl::SleepFor(absl::Seconds(1));
+  const absl::Time begin = absl::Now();
+  const absl::Status status = BootstrapFromEnvironment(absl::Milliseconds(100)).status();
+  std::fprintf(stderr, "<%s after %s>\n", status.ToString().c_str(),
+               absl::Now() - begin < absl::Seconds(4) ? "0" : "8");
+  patient.join();
 }
 
 // Rank 2 dies after it has joined; the other ranks are told long before their timeout.
@@ -222,6 +234,13 @@ TEST_F(BootstrapLauncherTest, ConnectionsNeverTakeThePlaceOfStandardInputAndOutp
       EXPECT_THAT(output.text, HasSubstr(absl::StrCat(rank, "/dev/null and /dev/null>")));
     }
   }
+}
+
+TEST_F(BootstrapLauncherTest, AThreadWaitsNoLongerThanItsTimeoutForAnother) {
+  const Output output = Shell(env_ + "TUTTI_SIZE=2 TUTTI_RANK=0 " + RankProgram("RankWithTwoThreads"));
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_THAT(output.text,
+              HasSubstr("another thread of this process still waits for the other ranks of the job after 0"));
 }
 
 TEST_F(BootstrapLauncherTest, AChildOfARankIsNoRankAndDisturbsNone) {

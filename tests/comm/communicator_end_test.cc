@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -155,6 +157,36 @@ TEST_P(CommunicatorEndTest, AWatchEndsAWaitAndAbortsTheGroup) {
     EXPECT_EQ(comm.Barrier().Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
     InterruptsWaits::interrupted = false;
   });
+}
+
+// The call ends while the watch runs: the error of the watch is told all the same, and nobody is aborted.
+TEST_P(CommunicatorEndTest, TheErrorOfAWatchOutlastsTheCall) {
+  static std::latch* sends;
+  static Work* awaited;
+  static thread_local bool is_asked = false;
+  std::latch begun(1);
+  sends = &begun;
+  SetWaitWatch([] {
+    if (!is_asked) return absl::OkStatus();
+    is_asked = false;
+    sends->count_down();
+    while (!awaited->done()) absl::SleepFor(absl::Milliseconds(1));
+    return absl::CancelledError("Ctrl-C was pressed");
+  });
+  RunWorld(2, GetParam().options, [&](Communicator& comm) {
+    float value = 1;
+    if (comm.rank() == 1) {
+      begun.wait();
+      EXPECT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+    } else {
+      Work recv = comm.Recv(&value, 1, DType::kF32, 1);
+      awaited = &recv;
+      is_asked = true;
+      EXPECT_EQ(recv.Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    }
+    EXPECT_EQ(Sum(comm), absl::OkStatus());
+  });
+  SetWaitWatch(nullptr);
 }
 
 TEST_P(CommunicatorEndTest, AbsurdSizesAreRefused) {

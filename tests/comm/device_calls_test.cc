@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/world.h"
@@ -128,6 +129,35 @@ TEST(DeviceCallsTest, CallsOfBothKeepTheirOrder) {
     }
     for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
     EXPECT_EQ(memories.back()->floats()[49], static_cast<float>(kCalls - 1));
+  });
+}
+
+// A message of the host overtakes collectives that wait for their place, also where one of them is a GPU's.
+TEST(DeviceCallsTest, MessagesOfTheHostWaitForNoCollectives) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    constexpr int kOnHost = 6;  // more than a communicator carries out at a time
+    constexpr std::int64_t kCount = 5000;
+    std::vector<Buffer> buffers;
+    for (int i = 0; i < kOnHost; ++i) buffers.push_back(*comm.Allocate(kCount * 4));
+    const FakeMemory memory(comm.rank(), kCount * 4);
+    std::vector<Work> works;
+    const auto start_collectives = [&] {
+      for (const Buffer& buffer : buffers) {
+        works.push_back(comm.AllReduce(buffer.data(), buffer.data(), kCount, DType::kF32, ReduceOp::kSum));
+      }
+      works.push_back(comm.AllReduce(memory.data(), memory.data(), kCount, DType::kF32, ReduceOp::kSum));
+    };
+    float message = 7;
+    if (comm.rank() == 0) {
+      start_collectives();
+      works.push_back(comm.Send(&message, 1, DType::kF32, 1));
+    } else {
+      message = 0;
+      ASSERT_EQ(comm.Recv(&message, 1, DType::kF32, 0).Wait(absl::Now() + absl::Seconds(20)), absl::OkStatus());
+      start_collectives();
+    }
+    for (Work& work : works) EXPECT_EQ(work.Wait(), absl::OkStatus());
+    EXPECT_EQ(message, 7);
   });
 }
 

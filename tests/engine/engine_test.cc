@@ -327,6 +327,27 @@ TEST_F(EngineTest, ANoteAboutAnotherGroupOrOfAStrangerEndsNothing) {
   EXPECT_EQ(Run(NewCall()).code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+// What peers tell of a group that this rank is about to open: of many notes the cause of a failure is kept.
+TEST_F(EngineTest, TheCauseOfAFailureOutlastsManyDepartures) {
+  transport().notes.assign(10, {.from = 1, .group = 9, .cause = absl::AbortedError("enough")});
+  transport().notes.resize(1000, {.from = 1, .group = 9, .cause = absl::OkStatus()});
+  TestClock::step_ns = kSecond;
+  EXPECT_EQ(Run(NewCall()).code(), absl::StatusCode::kDeadlineExceeded);
+  TestRank& rank = world_.ranks[0];
+  std::vector<Channel::Peer> peers(2);
+  for (Rank peer = 0; peer < 2; ++peer) {
+    peers[peer].world_rank = peer;
+    peers[peer].channel = 9;
+    peers[peer].endpoint = &transport().endpoint(peer);
+  }
+  ControlBlock* const block = rank.blocks->Open().value();
+  peers[0].region = transport().region();
+  peers[0].control = block;
+  Channel opened(engine(), rank.arena, rank.lent, rank.blocks, 0, std::move(peers));
+  EXPECT_EQ(opened.sticky().Get(), absl::AbortedError("enough (told by rank 1)"));
+  engine().Close(opened);
+}
+
 TEST_F(EngineTest, APeerTellsThatItHasLeftTheGroup) {
   transport().notes = {{.from = 1, .group = 7, .cause = absl::OkStatus()}};
   TestClock::step_ns = kSecond / 100;

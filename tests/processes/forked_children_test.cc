@@ -80,7 +80,11 @@ TEST(ForkedChildrenTest, AreToldThatTheCommunicatorIsNotTheirs) {
         world.Abort(absl::InternalError("of a child"));
         const absl::Status started = bound.Start({}).Wait();
         const absl::Status begun = bound.Start({.caller_drives = true}).Wait();
-        if (!absl::IsFailedPrecondition(started) || begun != started) return started.ToString();
+        float other = 1;
+        const absl::Status moved = bound.Rebind({.in = &other, .out = &other});
+        if (!absl::IsFailedPrecondition(started) || begun != started || moved != started) {
+          return absl::StrCat("codes ", started.raw_code(), ", ", begun.raw_code(), " and ", moved.raw_code());
+        }
         return absl::StrCat(Sum(world).ToString(), group->Allocate(64).status().ToString(),
                             group->Split(0, 0).status().ToString());
       }),

@@ -8,11 +8,13 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "tests/harness/stopped_clock.h"
+#include "tests/store/child_process.h"
 #include "tests/store/store_fixtures.h"
 
 namespace tutti {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // The longest key that leaves room for the prefix of a prefix store.
@@ -36,6 +38,22 @@ TEST_P(StoreConformance, GetWaitsForAnotherRank) {
   std::thread writer([&] { EXPECT_TRUE(b->Set("late", "x", Soon()).ok()); });
   EXPECT_EQ(a->Get("late", Soon()).value(), "x");
   writer.join();
+}
+
+TEST_P(StoreConformance, AForkedChildIsRefused) {
+  auto store = fixture_->Join(0);
+  ASSERT_TRUE(store->Set("key", "1", Soon()).ok());
+  ChildProcess child([&](const ChildProcess::Say& say) {
+    for (const absl::Status& refused :
+         {store->Set("key", "2", Soon()), store->Get("key", Soon()).status(), store->Look("key", Soon()).status(),
+          store->Add("key", 1, Soon()).status(), store->Delete("key", Soon())}) {
+      say(refused.ToString());
+    }
+  });
+  for (int call = 0; call < 5; ++call) {
+    EXPECT_THAT(child.NextLine(), AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("forked child")));
+  }
+  EXPECT_EQ(store->Look("key", Soon()).value(), "1");
 }
 
 // A rank whose thread waits must not keep its other threads from writing.

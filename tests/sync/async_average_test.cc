@@ -2,6 +2,7 @@
 // for a time; tests that need a round train on until a round has happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <barrier>
@@ -17,6 +18,9 @@
 
 namespace tutti {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr char kAsync[] = "async:sync_interval_ms=1";
 constexpr float kRate = 1.0f / 1024;
@@ -92,6 +96,33 @@ TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
             .status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(refused.message().find("sync_interval_ms of 60000 must be less"), absl::string_view::npos) << refused;
+  });
+}
+
+// No thread can be started: each would have a stack of more memory than a process can address.
+TEST(AsyncAverage, NoThreadIsAnErrorThatThePeersHear) {
+  std::barrier<> made(2);
+  pthread_attr_t usual, too_large;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&too_large), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 48), 0);
+  RunWorld(2, [&](Communicator& world) {
+    float weight = 0;
+    made.arrive_and_wait();  // both ranks have their threads
+    if (world.rank() == 0) {
+      ASSERT_EQ(::pthread_setattr_default_np(&too_large), 0);
+    }
+    made.arrive_and_wait();
+    const absl::Status refused =
+        Synchronizer::Create(world, {{.name = "w", .count = 1, .shape = "1", .weights = &weight}},
+                             {.strategy = "async"})
+            .status();
+    made.arrive_and_wait();
+    if (world.rank() == 0) {
+      ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+    }
+    EXPECT_THAT(refused.ToString(), AllOf(HasSubstr("cannot start the thread of async"), HasSubstr("(ulimit -u)")));
+    EXPECT_THAT(world.Barrier().Wait().ToString(), HasSubstr("cannot start the thread of async"));
   });
 }
 
