@@ -35,9 +35,11 @@ void AddSweep(CLI::App& bench, BenchFlags& flags) {
   bench
       .add_option("--codec", sweep.codecs,
                   "Codec, with options if any (uint8_block,block=512): measures the sum in messages of this codec. May "
-                  "be given several times; none: values travel as they are; all: none and every codec")
+                  "be given several times; none: values travel as they are; all: none and every codec. Implies --rewrite")
       ->type_name("CODEC")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      // What a codec does with zeros, which repeated sums would be, is not what it does with gradients.
+      ->each([&flags](const std::string&) { flags.options.rewrite = true; });
   bench.add_flag("--in-place", flags.in_place, "One buffer (the default); with --out-of-place both, in two lines");
   bench.add_flag("--out-of-place", flags.out_of_place, "One buffer for input and one for output");
 }
