@@ -52,7 +52,7 @@ def tutti(program, schedule=None, codec=None, **variables):
         if codec and run.collective != "all_reduce":
             return []
         command = [*tutti_command(program, run, "arena"), *(["--schedule", schedule] if schedule else []),
-                   *(["--codec", codec] if codec else [])]
+                   *(["--codec", codec, "--no-rewrite"] if codec else [])]
         with tempfile.TemporaryDirectory() as folder:
             secret = make_secret(pathlib.Path(folder))
             output = output_of_ranks(run, command, lambda rank: {**run.hosts.environment(rank, secret), **variables})

@@ -27,7 +27,8 @@ from peers import Run
 PAGE = "hosts"
 PLOTTED = "all_reduce"
 RIVALS = {"best_peer": tuple(PEERS), "best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
-# Sums whose messages have 8 bits for each element, compared with exact sums of the peers.
+# Sums whose messages have 8 bits for each element, compared with exact sums of the peers. Calls of both follow each
+# other at once: the codec takes zeros, which buffers then hold, as long as other values.
 CODEC = "uint8_block"
 IN_CODEC = f"tutti-{CODEC}"
 CODED = f"best_peer_in_{CODEC}"

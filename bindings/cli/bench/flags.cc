@@ -35,10 +35,11 @@ void AddSweep(CLI::App& bench, BenchFlags& flags) {
   bench
       .add_option("--codec", sweep.codecs,
                   "Codec, with options if any (uint8_block,block=512): measures the sum in messages of this codec. May "
-                  "be given several times; none: values travel as they are; all: none and every codec. Implies --rewrite")
+                  "be given several times; none: values travel as they are; all: none and every codec")
       ->type_name("CODEC")
       ->allow_extra_args(false)
-      // What a codec does with zeros, which repeated sums would be, is not what it does with gradients.
+      // What a codec does with zeros, which repeated sums would be, is not what it does with gradients. The flag
+      // --no-rewrite, which is added later, has the last word.
       ->each([&flags](const std::string&) { flags.options.rewrite = true; });
   bench.add_flag("--in-place", flags.in_place, "One buffer (the default); with --out-of-place both, in two lines");
   bench.add_flag("--out-of-place", flags.out_of_place, "One buffer for input and one for output");
@@ -84,7 +85,8 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
   bench.add_option("--repeats", flags.repeats, "How often everything is measured, one time after the other")
       ->check(WholeNumberWithin(1, 1 << 20))
       ->capture_default_str();
-  bench.add_flag("--rewrite", options.rewrite, "Every rank rewrites its whole input before each call, untimed");
+  bench.add_flag("--rewrite,!--no-rewrite", options.rewrite,
+                 "Every rank rewrites its whole input before each call, untimed (the default with --codec)");
   bench.add_flag("--no-check", flags.no_check, "Do not compare results with what they should be");
 }
 

@@ -220,6 +220,14 @@ TEST(BenchTest, MeasuresSumsInMessagesOfACodec) {
   }
 }
 
+TEST(BenchTest, TheLastWordOnRewritingIsTheUsers) {
+  const std::string what = "all_reduce --transport inproc --ranks 2 -b 64 -e 64 --iters 2 ";
+  for (const char* flags : {"--codec bf16 --no-rewrite", "--no-rewrite --codec bf16"}) {
+    EXPECT_EQ(BenchRows(what + flags)[0]["rewrite"], false) << flags;
+  }
+  EXPECT_EQ(BenchRows(what + "--codec bf16")[0]["rewrite"], true);
+}
+
 TEST(BenchTest, ReducesTheTypesOfFrameworksRightly) {
   for (const char* type_and_op :
        {"bool --op sum", "bool --op bxor", "i16 --op min", "u16 --op band", "u32 --op bor", "u64 --op bxor",
