@@ -6,7 +6,7 @@ import io
 import operator
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from tutti.torch import optimizer_steps, states
 from tutti.torch.qadam import QAdam
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
+# Attributes of a module that list names of parameters and buffers which each rank has for itself: torch's and Bagua's.
+_IGNORE = ("_ddp_params_and_buffers_to_ignore", "_bagua_params_and_buffers_to_ignore")
 
 
 _Places = list[tuple[dict[str, Any], list[Any]]]
@@ -88,10 +90,11 @@ class DistributedDataParallel(torch.nn.Module):
         model.flush()                                  # all ranks have the same weights now
 
     Wrap a module that is complete (after ``to``, ``requires_grad_`` and loading weights), on all ranks at the same
-    time: parameters and buffers become those of rank 0. ``optimizer`` is an optimizer or a list of them; strategies
-    that exchange weights must know every optimizer that changes the module, by a hook before and a hook after its step,
-    and ``qadam`` needs :class:`tutti.torch.QAdam`. ``process_group`` (None: the default group) runs on the backend
-    ``tutti``; the model gets a communicator of its own there.
+    time: parameters and buffers become those of rank 0, except those that ``module._ddp_params_and_buffers_to_ignore``
+    names, which stay each rank's own. ``optimizer`` is an optimizer or a list of them; strategies that exchange weights
+    must know every optimizer that changes the module, by a hook before and a hook after its step, and ``qadam`` needs
+    :class:`tutti.torch.QAdam`. ``process_group`` (None: the default group) runs on the backend ``tutti``; the model gets
+    a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
     0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. Without an optimizer whose steps the model hears of,
@@ -124,8 +127,9 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(module, (DistributedDataParallel, torch.nn.parallel.DistributedDataParallel)):
             raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
                              "wrap its .module")
-        lazy = [name for name, parameter in module.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
-        lazy += [name for name, buffer in module.named_buffers() if torch.nn.parameter.is_lazy(buffer)]
+        self._ignored = {name for attribute in _IGNORE for name in getattr(module, attribute, ())}
+        parameters, named_buffers = self._exchanged(module.named_parameters()), self._exchanged(module.named_buffers())
+        lazy = [name for name, tensor in [*parameters, *named_buffers] if torch.nn.parameter.is_lazy(tensor)]
         if lazy:
             raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
                              "module, whose layers are lazy, before it is wrapped")
@@ -138,9 +142,9 @@ class DistributedDataParallel(torch.nn.Module):
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
-            backend, list(module.named_parameters()), list(module.named_buffers()), strategy, buffers,
-            find_unused_parameters, int(bucket_cap_mb * 2**20), autotune)
-        self._names = dict(module.named_parameters(remove_duplicate=False))
+            backend, parameters, named_buffers, strategy, buffers, find_unused_parameters, int(bucket_cap_mb * 2**20),
+            autotune)
+        self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
         self._buffer_places = _places_of(module, "_buffers")
         self._synchronizes = True
@@ -189,7 +193,9 @@ class DistributedDataParallel(torch.nn.Module):
         number = len(self._optimizers)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
-        checks_scaler = self._replicas.exchanges_weights
+        # The gradients of parameters that are ignored are this rank's own with every strategy.
+        checks_scaler = self._replicas.exchanges_weights or any(
+            name in self._ignored for name, _ in self.module.named_parameters())
 
         def before(known: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> tuple[tuple, dict] | None:
             model = this()
@@ -410,6 +416,10 @@ class DistributedDataParallel(torch.nn.Module):
         # exchanges for all.
         return every[self.process_group.rank() if len(every) == self.process_group.size() else 0], every
 
+    def _exchanged(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+        """The named ``tensors``, without those that each rank has for itself."""
+        return [(name, tensor) for name, tensor in tensors if name not in self._ignored]
+
     def _end_update(self) -> None:
         self._hand_over_buffers()
         self._replicas.end_update()
@@ -420,13 +430,13 @@ class DistributedDataParallel(torch.nn.Module):
         Called before every call that makes buffers equal.
         """
         if not _hold(self._buffer_places):
-            self._replicas.set_buffers(list(self.module.named_buffers()))
+            self._replicas.set_buffers(self._exchanged(self.module.named_buffers()))
             self._buffer_places = _places_of(self.module, "_buffers")
 
     def _check_module(self) -> None:
         if _hold(self._places):
             return
-        now = dict(self.module.named_parameters(remove_duplicate=False))
+        now = dict(self._exchanged(self.module.named_parameters(remove_duplicate=False)))
         for name in [*self._names, *now]:
             if now.get(name) is not self._names.get(name):
                 how = "registered" if name not in self._names else "removed" if name not in now else "replaced"
