@@ -205,12 +205,12 @@ class DistributedDataParallel(torch.nn.Module):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
-                model._replicas.begin_update(closure is None, number)
+                model._begin_update(closure is None, number)
                 return None
             # The closure runs before the update: an exchange that is under way has the time of forward and backward.
             with torch.enable_grad():
                 loss = closure()
-            model._replicas.begin_update(True, number)
+            model._begin_update(True, number)
             if len(arguments) > 1:
                 return (arguments[0], lambda: loss, *arguments[2:]), keywords
             return arguments, {**keywords, "closure": lambda: loss}
@@ -236,7 +236,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Otherwise each ``optimizer.step()`` is a step of its own, and a strategy that exchanges weights does so in each.
         """
-        self._replicas.begin_update(uses_gradients=False)
+        self._begin_update(uses_gradients=False)
         self._steps_together = True
         try:
             yield
@@ -420,6 +420,10 @@ class DistributedDataParallel(torch.nn.Module):
         """The named ``tensors``, without those that each rank has for itself."""
         return [(name, tensor) for name, tensor in tensors if name not in self._ignored]
 
+    def _begin_update(self, uses_gradients: bool, optimizer: int = 0) -> None:
+        self._check_module()  # a module that `with_bagua` has given a wrapper never calls forward() of the wrapper
+        self._replicas.begin_update(uses_gradients, optimizer)
+
     def _end_update(self) -> None:
         self._hand_over_buffers()
         self._replicas.end_update()
@@ -442,6 +446,6 @@ class DistributedDataParallel(torch.nn.Module):
                 how = "registered" if name not in self._names else "removed" if name not in now else "replaced"
                 raise ValueError(
                     f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
-                    "so the ranks do not exchange it as it is now: delete this wrapper, and wrap the module anew after "
-                    "every change of its parameters")
+                    "so the ranks do not exchange it as it is now: delete this wrapper and wrap the module anew, or call "
+                    "with_bagua again, after every change of its parameters")
         self._places = _places_of(self.module, "_parameters")  # modules without parameters have come or gone
