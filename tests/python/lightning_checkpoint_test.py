@@ -109,6 +109,27 @@ def test_a_checkpoint_of_another_strategy(tmp_path):
     run_trainers(2, changes_strategy, str(tmp_path / "last.ckpt"))
 
 
+def changes_an_option(rank, saved, strategy, path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = trainer(strategy, max_epochs=2)
+        fitted.fit(model_for(strategy), loader(), ckpt_path=path)
+    told = [str(one.message) for one in caught if "starts anew" in str(one.message)]
+    assert len(told) == (rank == 0), told
+    assert rank != 0 or f"state of strategy '{saved}" in told[0] and fitted.strategy.algorithm in told[0], told
+    assert fitted.current_epoch == 2 and fitted.global_step == 8
+
+
+@pytest.mark.parametrize("saved, resumed", [
+    ("bytegrad:error_feedback=true", "bytegrad:error_feedback=true,codec=bf16"),
+    ("gradient_allreduce", "gradient_allreduce:codec=bf16"),
+    ("decentralized", "decentralized:communication_interval=2"),
+])
+def test_a_checkpoint_of_another_option(saved, resumed, tmp_path):
+    run_trainers(2, saves, saved, str(tmp_path), 1)
+    run_trainers(2, changes_an_option, saved.partition(":")[0], resumed, str(tmp_path / "last.ckpt"))
+
+
 def resumes_from_ddp(rank, strategy, path):
     trainer("ddp", max_epochs=1).fit(fitted := Model(), loader())
     fitted.trainer.save_checkpoint(path)

@@ -40,7 +40,10 @@ def _replaced(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 
 def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> None:
-    """Loads the states of all saved ranks; those of another strategy, or None, let the strategy start anew. Collective."""
+    """Loads the states of all saved ranks; those of another strategy or option, or None, let the strategy start anew.
+
+    Collective.
+    """
     if not states:
         return
     mine = state_of(exchange)
@@ -57,4 +60,4 @@ def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> Non
 
 
 def _suits(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> bool:
-    return saved[_WRAPPER] == mine[_WRAPPER] and saved["strategy"].partition(":")[0] == mine["strategy"].partition(":")[0]
+    return saved[_WRAPPER] == mine[_WRAPPER] and saved["strategy"] == mine["strategy"]
