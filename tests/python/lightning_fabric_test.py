@@ -116,6 +116,23 @@ def test_a_checkpoint_on_another_number_of_ranks(strategy, tmp_path):
     run_trainers(2, loads, "decentralized" if strategy == "bytegrad" else strategy, str(tmp_path / "state.ckpt"))
 
 
+def lacks_states_on_one_rank(rank, strategy, file):
+    made, _, model, optimizer = starts(strategy)
+    made.load(file, {"model": model})
+    saved = torch.load(file, weights_only=False)
+    if rank == 1:
+        del saved["tutti"]
+    torch.save(saved, own := f"{file}.{rank}")
+    with pytest.raises(ValueError, match="rank 1 loads a checkpoint with the state of no strategy, and rank 0 one"):
+        made.load(own, {"model": model})
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad", "low_precision_decentralized"])
+def test_states_that_one_rank_lacks(strategy, tmp_path):
+    run_trainers(2, saves, strategy, str(tmp_path / "state.ckpt"))
+    run_trainers(2, lacks_states_on_one_rank, strategy, str(tmp_path / "state.ckpt"), timeout=8)
+
+
 def takes_options(rank):
     made = fabric("tutti:decentralized,find_unused_parameters=true,broadcast_buffers=false,gradient_as_bucket_view=true")
     module = Model().net

@@ -44,13 +44,12 @@ def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     return weights
 
 
-def _strategy_state_of(state_dict: Mapping[str, Any]) -> bytes:
-    """The state of the strategy in what DistributedDataParallel.state_dict() returned."""
-    extra = state_dict[_EXTRA_STATE]
+def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
+    """The state of the strategy in ``extra``, at ``place`` of an argument: in what get_extra_state() returned."""
     state = extra.get("state") if isinstance(extra, Mapping) else None
     if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
-        raise ValueError(f"load_state_dict: {_EXTRA_STATE!r} holds no state of a strategy: state_dict is what state_dict() "
-                         "of a tutti.torch.DistributedDataParallel returned")
+        raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
+                         "tutti.torch.DistributedDataParallel returned")
     return states.to_bytes(state)
 
 
@@ -359,12 +358,21 @@ class DistributedDataParallel(torch.nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
 
-    def load_strategy_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
+    def load_strategy_state(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Loads what ``get_extra_state()`` returned on this rank or, for any world, on all saved ranks in their order.
 
-        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
+        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already.
+        Collective. ValueError, on every rank, says what does not fit.
         """
-        self._replicas.load_state([states.to_bytes(one["state"]) for one in saved])
+        every = saved if isinstance(saved, Sequence) else [saved]
+        error, strategy_states = None, None
+        try:
+            strategy_states = [_strategy_state_of(one, f"load_strategy_state: saved[{index}]", "get_extra_state()")
+                               for index, one in enumerate(every)]
+        except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
+            error = failed
+        self._agree_on_error(error, "load_strategy_state")
+        self._replicas.load_state(strategy_states)
 
     def load_state_dict(
         self,
@@ -386,22 +394,27 @@ class DistributedDataParallel(torch.nn.Module):
                                  "them: load the module with it before the module is wrapped")
             mine, loaded = self._parts_of(state_dict)
             if all(one.get(_EXTRA_STATE) is not None for one in loaded):
-                strategy_states = [_strategy_state_of(one) for one in loaded]
+                place = f"load_state_dict: {_EXTRA_STATE!r}"
+                strategy_states = [_strategy_state_of(one[_EXTRA_STATE], place, "state_dict()") for one in loaded]
             result = super().load_state_dict(_weights_of(mine), strict)
-        except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
+        except Exception as failed:
             error = failed
-        try:
-            self._replicas.agree_on_mistake("" if error is None else f"load_state_dict: {error or type(error).__name__}")
-        except ValueError:
-            if error is None:
-                raise
-        if error is not None:
-            raise error
+        self._agree_on_error(error, "load_state_dict")
         if self._replicas.on_any_rank(strategy_states is None):
             self.broadcast()
         else:
             self._replicas.load_state(strategy_states)
         return result
+
+    def _agree_on_error(self, error: Exception | None, call: str) -> None:
+        """Raises ``error``, or where this rank has none an error of another rank, in ``call`` of all ranks. Collective."""
+        try:
+            self._replicas.agree_on_mistake("" if error is None else f"{call}: {error or type(error).__name__}")
+        except ValueError:
+            if error is None:
+                raise
+        if error is not None:
+            raise error
 
     def _parts_of(self, state_dict: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """The state dict with this rank's weights, and those with the states of the strategy, in ``state_dict``."""
