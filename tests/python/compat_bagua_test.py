@@ -113,3 +113,40 @@ def replaces_qadam(rank):
 
 def test_another_algorithm_after_qadam():
     run_ranks(2, replaces_qadam)
+
+
+def keeps_an_expert(rank):
+    model = net()
+    torch.nn.init.constant_(model[0].weight, rank)
+    model._bagua_params_and_buffers_to_ignore = ["0.weight"]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([optimizer], algorithms.gradient_allreduce.GradientAllReduceAlgorithm())
+    assert model[0].weight.eq(rank).all()
+    train_steps(rank, model, optimizer, steps=1)
+    return model[0].weight.tolist(), model[2].weight.tolist()
+
+
+def test_parameters_that_the_model_ignores():
+    (mine, shared), (others, shared_by_others) = run_ranks(2, keeps_an_expert)
+    assert mine != others and shared == shared_by_others
+
+
+def replaces_its_head(rank, name):
+    model = net()
+    algorithm = ALGORITHMS[name]()
+    model.with_bagua([optimizer := torch.optim.SGD(model.parameters(), 0.1)], algorithm)
+    train_steps(rank, model, optimizer, steps=1)
+    model[2] = torch.nn.Linear(8, 1)
+    optimizer.add_param_group({"params": model[2].parameters()})
+    with pytest.raises(ValueError, match="parameter 2.weight was replaced after the module was wrapped"):
+        train_steps(rank, model, optimizer, steps=1)
+    model.with_bagua([optimizer], algorithm)
+    train_steps(rank, model, optimizer, steps=1)
+    model.append(torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="parameter 3.weight was registered"):
+        optimizer.step(lambda: model(torch.ones(1, 6)).sum().backward())
+
+
+@pytest.mark.parametrize("name", ["decentralized", "low_precision_decentralized", "async"])
+def test_parameters_that_change_after_with_bagua(name):
+    run_ranks(2, replaces_its_head, name)

@@ -1,5 +1,6 @@
 """Checkpoints of Lightning with the strategies of Tutti: what is saved, and how a training goes on from it."""
 
+import time
 import warnings
 
 import pytest
@@ -107,6 +108,48 @@ def changes_strategy(rank, path):
 def test_a_checkpoint_of_another_strategy(tmp_path):
     run_trainers(2, saves, "bytegrad:error_feedback=true", str(tmp_path), 2)
     run_trainers(2, changes_strategy, str(tmp_path / "last.ckpt"))
+
+
+def changes_an_option(rank, saved, strategy, path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = trainer(strategy, max_epochs=2)
+        fitted.fit(model_for(strategy), loader(), ckpt_path=path)
+    told = [str(one.message) for one in caught if "starts anew" in str(one.message)]
+    assert len(told) == (rank == 0), told
+    assert rank != 0 or f"state of strategy '{saved}" in told[0] and fitted.strategy.algorithm in told[0], told
+    assert fitted.current_epoch == 2 and fitted.global_step == 8
+
+
+@pytest.mark.parametrize("saved, resumed", [
+    ("bytegrad:error_feedback=true", "bytegrad:error_feedback=true,codec=bf16"),
+    ("gradient_allreduce", "gradient_allreduce:codec=bf16"),
+    ("decentralized", "decentralized:communication_interval=2"),
+])
+def test_a_checkpoint_of_another_option(saved, resumed, tmp_path):
+    run_trainers(2, saves, saved, str(tmp_path), 1)
+    run_trainers(2, changes_an_option, saved.partition(":")[0], resumed, str(tmp_path / "last.ckpt"))
+
+
+def gets_other_states_than_rank_0(rank, strategy, folder):
+    for kind in ("none", "another strategy", "another option", "damaged"):
+        began = time.monotonic()
+        with pytest.raises(ValueError, match="rank 1 loads .*rank 0 one with the state of strategy .*: load the same"):
+            trainer(strategy, max_epochs=2).fit(model_for(strategy), loader(), ckpt_path=f"{folder}/{kind}.{rank}.ckpt")
+        assert time.monotonic() - began < 5, kind
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "decentralized"])
+def test_states_that_differ_between_ranks(strategy, tmp_path):
+    run_trainers(2, saves, strategy, str(tmp_path), 1)
+    checkpoint = torch.load(tmp_path / "last.ckpt", weights_only=False)
+    good = checkpoint["tutti"]
+    named = good[0]["strategy"]
+    for kind, wrong in {"none": None, "another strategy": [{**one, "strategy": "async"} for one in good],
+                        "another option": [{**one, "strategy": f"{named}0"} for one in good], "damaged": [{}, 5]}.items():
+        for rank, states in enumerate((good, wrong)):
+            torch.save({**checkpoint, "tutti": states}, tmp_path / f"{kind}.{rank}.ckpt")
+    run_trainers(2, gets_other_states_than_rank_0, strategy, str(tmp_path), timeout=8)
 
 
 def resumes_from_ddp(rank, strategy, path):

@@ -96,6 +96,43 @@ def test_dp_is_one_process(monkeypatch):
         trainer("dp", devices=2).fit(Model(), loader())
 
 
+class StepsByItself(Model):
+    """Makes the steps of its optimizer by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(self.loss(batch))
+        optimizer.step()
+
+
+def refuses_manual_optimization(strategy, **options):
+    with pytest.raises(pl.utilities.exceptions.MisconfigurationException,
+                       match="StepsByItself has automatic_optimization = False, .* once for each of 2 devices"):
+        trainer(strategy, devices=2, max_epochs=1, **options).fit(StepsByItself(), loader())
+
+
+def test_dp_refuses_manual_optimization():
+    refuses_manual_optimization("dp")
+    trainer("dp", devices=2).validate(model := StepsByItself(), loader(), verbose=False)
+    fitted = trainer("dp", devices=1, max_epochs=1)
+    fitted.fit(model, loader())
+    assert fitted.global_step == 8
+
+
+def steps_by_itself_on_a_node(rank):
+    os.environ.update(LOCAL_RANK="0", NODE_RANK=str(rank))
+    refuses_manual_optimization("ddp2", num_nodes=2)
+
+
+def test_ddp2_refuses_manual_optimization():
+    run_trainers(2, steps_by_itself_on_a_node)
+
+
 def is_a_node(rank, strategy):
     # Each forked rank is a machine with two devices.
     os.environ.update(LOCAL_RANK="0", NODE_RANK=str(rank))

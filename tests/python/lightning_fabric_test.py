@@ -116,6 +116,23 @@ def test_a_checkpoint_on_another_number_of_ranks(strategy, tmp_path):
     run_trainers(2, loads, "decentralized" if strategy == "bytegrad" else strategy, str(tmp_path / "state.ckpt"))
 
 
+def lacks_states_on_one_rank(rank, strategy, file):
+    made, _, model, optimizer = starts(strategy)
+    made.load(file, {"model": model})
+    saved = torch.load(file, weights_only=False)
+    if rank == 1:
+        del saved["tutti"]
+    torch.save(saved, own := f"{file}.{rank}")
+    with pytest.raises(ValueError, match="rank 1 loads a checkpoint with the state of no strategy, and rank 0 one"):
+        made.load(own, {"model": model})
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad", "low_precision_decentralized"])
+def test_states_that_one_rank_lacks(strategy, tmp_path):
+    run_trainers(2, saves, strategy, str(tmp_path / "state.ckpt"))
+    run_trainers(2, lacks_states_on_one_rank, strategy, str(tmp_path / "state.ckpt"), timeout=8)
+
+
 def takes_options(rank):
     made = fabric("tutti:decentralized,find_unused_parameters=true,broadcast_buffers=false,gradient_as_bucket_view=true")
     module = Model().net
@@ -147,16 +164,19 @@ def test_arguments_of_lightnings_strategy():
     run_trainers(1, takes_arguments_of_lightning)
 
 
-def declares_the_scale(rank):
+def declares_the_scale(rank, autotune):
     from lightning.fabric.plugins import MixedPrecision
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=2)
-    made = fabric("tutti:bytegrad,error_feedback=true", plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
+    made = fabric(f"tutti:bytegrad,error_feedback=true,autotune={autotune}",
+                  plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
     modules = [Model().net for _ in range(2)]
     pairs = [made.setup(module, torch.optim.SGD(module.parameters(), 0.05)) for module in modules]
     declared = []
-    for number, exchange in enumerate(made.strategy._exchanges.values()):
+    for number, (model, _) in enumerate(pairs):
+        exchange = made.strategy._exchange_of(model._forward_module)
         def declare(scale, number=number, declare=exchange.set_loss_scale):
-            declared.append((number, scale))
+            if declared[-1:] != [(number, scale)]:  # the scaler of a wrapper declares again
+                declared.append((number, scale))
             declare(scale)
         exchange.set_loss_scale = declare
     inputs, targets = next(iter(loader(seed=rank)))
@@ -173,8 +193,9 @@ def declares_the_scale(rank):
     return weights_of(modules[0]).tolist() + weights_of(modules[1]).tolist()
 
 
-def test_exchanges_hear_of_the_loss_scale():
-    mine, others = run_trainers(2, declares_the_scale)
+@pytest.mark.parametrize("autotune", ["false", "true"])
+def test_exchanges_hear_of_the_loss_scale(autotune):
+    mine, others = run_trainers(2, declares_the_scale, autotune)
     assert mine == others
 
 

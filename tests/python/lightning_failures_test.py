@@ -1,5 +1,6 @@
 """Trainings that fail or are interrupted: what other ranks hear, what is saved, and what works afterwards."""
 
+import datetime
 import os
 import signal
 
@@ -58,6 +59,27 @@ def goes_on_after_an_exception_of_all(rank, strategy):
 def test_an_exception_of_all_ranks_may_be_caught(strategy):
     mine, others = run_trainers(2, goes_on_after_an_exception_of_all, strategy)
     assert mine == others
+
+
+def makes_groups_anew(rank, failing, path):
+    """Rank `failing` fails alone in the first group and in the second, all fail together in the third, and again."""
+    dist.destroy_process_group()
+    store = dist.FileStore(path, 2)
+    model = Fails()
+    for model.failing in ((failing,), (failing,), (0, 1)):
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=20))
+        with pytest.raises(ArithmeticError if rank in model.failing else dist.DistBackendError, match="a wrong sample"):
+            trainer(max_epochs=1).fit(model, loader())
+        if model.failing != (0, 1):
+            dist.destroy_process_group()
+    with pytest.raises(ArithmeticError):
+        trainer(max_epochs=1).fit(model, loader())
+    trainer(max_epochs=1).fit(Model(), loader())
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_exception_of_all_ranks_in_groups_that_were_made_anew(failing, tmp_path):
+    run_trainers(2, makes_groups_anew, failing, str(tmp_path / "store"))
 
 
 def gets_a_signal(rank, size, when):

@@ -137,6 +137,22 @@ def test_wrong_states_on_one_rank():
     run_ranks(2, gets_wrong_states_on_one_rank)
 
 
+def gets_wrong_strategy_states_on_one_rank(rank):
+    model, optimizer = wrap("decentralized")
+    good = [model.get_extra_state()]
+    for wrong in ([{}], [*good, {"state": 7}], [5], {}, 5, []):
+        mistake = "states is empty" if wrong == [] else "load_strategy_state: saved.* holds no state of a strategy"
+        with pytest.raises(ValueError, match=mistake) as raised:
+            model.load_strategy_state(wrong if rank == 1 else good)
+        assert rank == 1 or "rank 1" in str(raised.value), (wrong, raised.value)
+    model.load_strategy_state(good[0])
+    train(model, optimizer, rank, 2)
+
+
+def test_wrong_strategy_states_on_one_rank():
+    run_ranks(2, gets_wrong_strategy_states_on_one_rank, timeout=8)
+
+
 def moves_between_wrappers(rank):
     """Keys are those of stock DDP, so weights go from one to the other; a missing state starts the strategy anew."""
     plain = torch.nn.parallel.DistributedDataParallel(net())

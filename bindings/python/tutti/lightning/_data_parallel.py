@@ -25,6 +25,15 @@ class _SplitsBatches:
                 f"process for each GPU, and divide the batch size of the DataLoader by {devices}, or say devices=1")
         super().setup_environment()
 
+    def setup(self, trainer: Any) -> None:
+        devices, module = len(self.parallel_devices), self.lightning_module
+        if trainer.state.fn == "fit" and devices > 1 and not module.automatic_optimization:
+            raise self.classes.MisconfigurationException(
+                f"{type(module).__name__} has automatic_optimization = False, and the strategy {self.name} calls training_step "
+                f"once for each of {devices} devices, so that each optimizer would make {devices} steps in a batch: use "
+                f"strategy=\"ddp\" and divide the batch size of the DataLoader by {devices}, or say devices=1")
+        super().setup(trainer)
+
     def training_step(self, *arguments: Any, **keywords: Any) -> Any:
         return self._in_pieces("training_step", super().training_step, arguments, keywords)
 

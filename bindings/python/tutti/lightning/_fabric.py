@@ -56,8 +56,8 @@ class TuttiFabricStrategy(Remade):
             checkpoint_io=checkpoint_io, precision=precision, process_group_backend=process_group_backend,
             timeout=timeout, start_method=start_method, **of_ddp)
         self._backward_sync_control = _SyncControl()
-        # By the models, in the order in which the exchanges were made.
-        self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
+        # By the models, in the order in which they were made; None for wrappers of Tutti, which exchange by themselves.
+        self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange | None] = weakref.WeakKeyDictionary()
         self._declared_scale: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,9 +78,12 @@ class TuttiFabricStrategy(Remade):
             raise ValueError(f"the strategy {self.exchanged_by.name}{', with autotune,' if autotunes else ''} needs "
                              "the optimizers: model, optimizer = fabric.setup(model, optimizer)")
         model = super().setup_module(module)
-        self._exchanges[model] = tutti.torch.register(model, self.exchanged_by.name)
-        self._declared_scale = None  # the next backward declares the scale to this exchange, too
+        self._add(model, tutti.torch.register(model, self.exchanged_by.name))
         return model
+
+    def _add(self, model: torch.nn.Module, exchange: tutti.torch.GradientExchange | None) -> None:
+        self._exchanges[model] = exchange
+        self._declared_scale = None  # the next backward declares the scale to this model's exchange, too
 
     def setup_module_and_optimizers(
         self, module: torch.nn.Module, optimizers: list[torch.optim.Optimizer], scheduler: Any = None
@@ -90,6 +93,7 @@ class TuttiFabricStrategy(Remade):
             return super().setup_module_and_optimizers(module, optimizers, scheduler)
         options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
         model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, autotune=autotunes, **options)
+        self._add(model, None)
         if getattr(self.precision, "scaler", None) is not None:
             self.precision.scaler = shared_scaler(model, self.precision.scaler)
         return model, optimizers, scheduler
@@ -102,18 +106,17 @@ class TuttiFabricStrategy(Remade):
 
     def _declare_scale(self, scale: float, module: torch.nn.Module | None) -> None:
         """Declares the loss scale of a backward to the exchange of ``module``; None: to those of all models."""
-        if module is not None:
-            exchange = self._exchanges.get(module)
-            exchanges = [] if exchange is None else [exchange]
-        else:
+        models = [module]
+        if module is None:
             # fabric.backward(loss) does not say of which model the loss is. A declaration is collective, so that all
             # ranks must have the same models: a cycle may keep one that is dropped alive on some ranks.
             if scale != self._declared_scale and len(self._exchanges) > 1:
                 gc.collect()
-            exchanges = list(self._exchanges.values())
+            models = list(self._exchanges)
             self._declared_scale = scale
-        for exchange in exchanges:
-            exchange.set_loss_scale(scale)
+        for exchange in map(self._exchange_of, models):
+            if exchange is not None:
+                exchange.set_loss_scale(scale)
 
     def get_module_state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
         if isinstance(module, tutti.torch.DistributedDataParallel):

@@ -1,6 +1,8 @@
 """What a rank that fails does for the others, before anything else of Lightning does something about the failure."""
 
 import time
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -10,7 +12,23 @@ import tutti.torch
 # Ranks that fail in so short a time have failed together, and no other waits for them.
 _TOGETHER_S = 0.5
 _PAUSE_S = 0.01
-_shared = 0  # how often all ranks have failed together: equal on all ranks
+
+_group: Callable[[], Any] = lambda: None  # the default group that was seen last
+_key = ""  # of that group in the store, equal on all its ranks
+_shared = 0  # how often all ranks of that group have failed together, equal on all ranks
+
+
+def see_group() -> None:
+    """Counts failures from 0 in a default group that was not seen before; all ranks of a group call this function.
+
+    The store may be that of the group before, in which the ranks may have counted differently.
+    """
+    global _group, _key, _shared
+    if _group() is dist.group.WORLD:
+        return
+    size = dist.get_world_size()
+    seen = dist.distributed_c10d._get_default_store().add(f"tutti/failures/{size}", 1)  # each rank sees each group once
+    _group, _key, _shared = weakref.ref(dist.group.WORLD), f"tutti/failures/{size}/{(seen - 1) // size}", 0
 
 
 def tell_others(exception: BaseException) -> None:
@@ -22,16 +40,17 @@ def tell_others(exception: BaseException) -> None:
     global _shared
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
-    if _all_fail(f"tutti/failures/{_shared}"):
+    if _all_fail():
         _shared += 1
     else:
         tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
 
 
-def _all_fail(key: str) -> bool:
+def _all_fail() -> bool:
     end = time.monotonic() + _TOGETHER_S
     try:
-        store = dist.distributed_c10d._get_default_store()
+        see_group()
+        store, key = dist.distributed_c10d._get_default_store(), f"{_key}/{_shared}"
         failed = store.add(key, 1)
         while failed < dist.get_world_size() and time.monotonic() < end:
             time.sleep(_PAUSE_S)

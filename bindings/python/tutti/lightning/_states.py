@@ -40,15 +40,22 @@ def _replaced(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 
 def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> None:
-    """Loads the states of all saved ranks; those of another strategy, or None, let the strategy start anew. Collective."""
-    if not states:
-        return
-    mine = state_of(exchange)
-    if not _suits(states[0], mine):
-        if dist.get_rank() == 0:
-            saved, own = (f"{state['strategy']!r} of {state[_WRAPPER]}'s wrapper" for state in (states[0], mine))
-            warnings.warn(f"the checkpoint has the state of strategy {saved}, and this is strategy {own}, which starts "
-                          "anew, from the weights of the checkpoint", stacklevel=2)
+    """Loads the states of all saved ranks; those of another strategy or option, or None, let the strategy start anew.
+
+    Collective. ValueError, on every rank, where ranks have got states of different strategies.
+    """
+    own = _strategy_of([state_of(exchange)])
+    saved = [""] * dist.get_world_size()
+    dist.all_gather_object(saved, _strategy_of(states))  # loading is collective: either all ranks load, or none
+    suits = [one == own for one in saved]
+    if any(suits) and not all(suits):
+        wrong, right = suits.index(False), suits.index(True)
+        raise ValueError(f"rank {wrong} loads a checkpoint with the state of {saved[wrong]}, and rank {right} one with the "
+                         f"state of {saved[right]}: load the same checkpoint on all ranks")
+    if not any(suits):
+        if states and dist.get_rank() == 0:
+            warnings.warn(f"the checkpoint has the state of {saved[0]}, and this is {own}, which starts anew, from the "
+                          "weights of the checkpoint", stacklevel=2)
         return
     if isinstance(exchange, tutti.torch.DistributedDataParallel):
         exchange.load_strategy_state(states)
@@ -56,5 +63,9 @@ def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> Non
         exchange.load_state_dict(states)
 
 
-def _suits(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> bool:
-    return saved[_WRAPPER] == mine[_WRAPPER] and saved["strategy"].partition(":")[0] == mine["strategy"].partition(":")[0]
+def _strategy_of(states: Any) -> str:
+    """The strategy that has made ``states``, and its wrapper, in words."""
+    first = states[0] if isinstance(states, Sequence) and states else None
+    if not isinstance(first, Mapping) or not {"strategy", _WRAPPER} <= first.keys():
+        return "no strategy"
+    return f"strategy {first['strategy']!r} of {first[_WRAPPER]}'s wrapper"

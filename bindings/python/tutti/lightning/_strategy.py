@@ -123,6 +123,7 @@ class TuttiStrategy(Remade):
             raise ValueError(f"{type(self).__name__}: the process group runs on {dist.get_backend()}, made by an earlier "
                              "Trainer or by the script, and this strategy needs tutti: call "
                              "torch.distributed.destroy_process_group() before, or start another process")
+        _failures.see_group()
 
     def configure_ddp(self) -> None:
         if self.exchanges_gradients and not self.autotunes:

@@ -6,7 +6,7 @@ import io
 import operator
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from tutti.torch import optimizer_steps, states
 from tutti.torch.qadam import QAdam
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
+# Attributes of a module that list names of parameters and buffers which each rank has for itself: torch's and Bagua's.
+_IGNORE = ("_ddp_params_and_buffers_to_ignore", "_bagua_params_and_buffers_to_ignore")
 
 
 _Places = list[tuple[dict[str, Any], list[Any]]]
@@ -42,13 +44,12 @@ def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     return weights
 
 
-def _strategy_state_of(state_dict: Mapping[str, Any]) -> bytes:
-    """The state of the strategy in what DistributedDataParallel.state_dict() returned."""
-    extra = state_dict[_EXTRA_STATE]
+def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
+    """The state of the strategy in ``extra``, at ``place`` of an argument: in what get_extra_state() returned."""
     state = extra.get("state") if isinstance(extra, Mapping) else None
     if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
-        raise ValueError(f"load_state_dict: {_EXTRA_STATE!r} holds no state of a strategy: state_dict is what state_dict() "
-                         "of a tutti.torch.DistributedDataParallel returned")
+        raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
+                         "tutti.torch.DistributedDataParallel returned")
     return states.to_bytes(state)
 
 
@@ -88,10 +89,11 @@ class DistributedDataParallel(torch.nn.Module):
         model.flush()                                  # all ranks have the same weights now
 
     Wrap a module that is complete (after ``to``, ``requires_grad_`` and loading weights), on all ranks at the same
-    time: parameters and buffers become those of rank 0. ``optimizer`` is an optimizer or a list of them; strategies
-    that exchange weights must know every optimizer that changes the module, by a hook before and a hook after its step,
-    and ``qadam`` needs :class:`tutti.torch.QAdam`. ``process_group`` (None: the default group) runs on the backend
-    ``tutti``; the model gets a communicator of its own there.
+    time: parameters and buffers become those of rank 0, except those that ``module._ddp_params_and_buffers_to_ignore``
+    names, which stay each rank's own. ``optimizer`` is an optimizer or a list of them; strategies that exchange weights
+    must know every optimizer that changes the module, by a hook before and a hook after its step, and ``qadam`` needs
+    :class:`tutti.torch.QAdam`. ``process_group`` (None: the default group) runs on the backend ``tutti``; the model gets
+    a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
     0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. Without an optimizer whose steps the model hears of,
@@ -124,8 +126,9 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(module, (DistributedDataParallel, torch.nn.parallel.DistributedDataParallel)):
             raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
                              "wrap its .module")
-        lazy = [name for name, parameter in module.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
-        lazy += [name for name, buffer in module.named_buffers() if torch.nn.parameter.is_lazy(buffer)]
+        self._ignored = {name for attribute in _IGNORE for name in getattr(module, attribute, ())}
+        parameters, named_buffers = self._exchanged(module.named_parameters()), self._exchanged(module.named_buffers())
+        lazy = [name for name, tensor in [*parameters, *named_buffers] if torch.nn.parameter.is_lazy(tensor)]
         if lazy:
             raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
                              "module, whose layers are lazy, before it is wrapped")
@@ -138,9 +141,9 @@ class DistributedDataParallel(torch.nn.Module):
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
-            backend, list(module.named_parameters()), list(module.named_buffers()), strategy, buffers,
-            find_unused_parameters, int(bucket_cap_mb * 2**20), autotune)
-        self._names = dict(module.named_parameters(remove_duplicate=False))
+            backend, parameters, named_buffers, strategy, buffers, find_unused_parameters, int(bucket_cap_mb * 2**20),
+            autotune)
+        self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
         self._buffer_places = _places_of(module, "_buffers")
         self._synchronizes = True
@@ -189,7 +192,9 @@ class DistributedDataParallel(torch.nn.Module):
         number = len(self._optimizers)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
-        checks_scaler = self._replicas.exchanges_weights
+        # The gradients of parameters that are ignored are this rank's own with every strategy.
+        checks_scaler = self._replicas.exchanges_weights or any(
+            name in self._ignored for name, _ in self.module.named_parameters())
 
         def before(known: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> tuple[tuple, dict] | None:
             model = this()
@@ -199,12 +204,12 @@ class DistributedDataParallel(torch.nn.Module):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
-                model._replicas.begin_update(closure is None, number)
+                model._begin_update(closure is None, number)
                 return None
             # The closure runs before the update: an exchange that is under way has the time of forward and backward.
             with torch.enable_grad():
                 loss = closure()
-            model._replicas.begin_update(True, number)
+            model._begin_update(True, number)
             if len(arguments) > 1:
                 return (arguments[0], lambda: loss, *arguments[2:]), keywords
             return arguments, {**keywords, "closure": lambda: loss}
@@ -230,7 +235,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Otherwise each ``optimizer.step()`` is a step of its own, and a strategy that exchanges weights does so in each.
         """
-        self._replicas.begin_update(uses_gradients=False)
+        self._begin_update(uses_gradients=False)
         self._steps_together = True
         try:
             yield
@@ -353,12 +358,21 @@ class DistributedDataParallel(torch.nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
 
-    def load_strategy_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
+    def load_strategy_state(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Loads what ``get_extra_state()`` returned on this rank or, for any world, on all saved ranks in their order.
 
-        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
+        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already.
+        Collective. ValueError, on every rank, says what does not fit.
         """
-        self._replicas.load_state([states.to_bytes(one["state"]) for one in saved])
+        every = saved if isinstance(saved, Sequence) else [saved]
+        error, strategy_states = None, None
+        try:
+            strategy_states = [_strategy_state_of(one, f"load_strategy_state: saved[{index}]", "get_extra_state()")
+                               for index, one in enumerate(every)]
+        except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
+            error = failed
+        self._agree_on_error(error, "load_strategy_state")
+        self._replicas.load_state(strategy_states)
 
     def load_state_dict(
         self,
@@ -380,22 +394,27 @@ class DistributedDataParallel(torch.nn.Module):
                                  "them: load the module with it before the module is wrapped")
             mine, loaded = self._parts_of(state_dict)
             if all(one.get(_EXTRA_STATE) is not None for one in loaded):
-                strategy_states = [_strategy_state_of(one) for one in loaded]
+                place = f"load_state_dict: {_EXTRA_STATE!r}"
+                strategy_states = [_strategy_state_of(one[_EXTRA_STATE], place, "state_dict()") for one in loaded]
             result = super().load_state_dict(_weights_of(mine), strict)
-        except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
+        except Exception as failed:
             error = failed
-        try:
-            self._replicas.agree_on_mistake("" if error is None else f"load_state_dict: {error or type(error).__name__}")
-        except ValueError:
-            if error is None:
-                raise
-        if error is not None:
-            raise error
+        self._agree_on_error(error, "load_state_dict")
         if self._replicas.on_any_rank(strategy_states is None):
             self.broadcast()
         else:
             self._replicas.load_state(strategy_states)
         return result
+
+    def _agree_on_error(self, error: Exception | None, call: str) -> None:
+        """Raises ``error``, or where this rank has none an error of another rank, in ``call`` of all ranks. Collective."""
+        try:
+            self._replicas.agree_on_mistake("" if error is None else f"{call}: {error or type(error).__name__}")
+        except ValueError:
+            if error is None:
+                raise
+        if error is not None:
+            raise error
 
     def _parts_of(self, state_dict: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """The state dict with this rank's weights, and those with the states of the strategy, in ``state_dict``."""
@@ -410,6 +429,14 @@ class DistributedDataParallel(torch.nn.Module):
         # exchanges for all.
         return every[self.process_group.rank() if len(every) == self.process_group.size() else 0], every
 
+    def _exchanged(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+        """The named ``tensors``, without those that each rank has for itself."""
+        return [(name, tensor) for name, tensor in tensors if name not in self._ignored]
+
+    def _begin_update(self, uses_gradients: bool, optimizer: int = 0) -> None:
+        self._check_module()  # a module that `with_bagua` has given a wrapper never calls forward() of the wrapper
+        self._replicas.begin_update(uses_gradients, optimizer)
+
     def _end_update(self) -> None:
         self._hand_over_buffers()
         self._replicas.end_update()
@@ -420,18 +447,18 @@ class DistributedDataParallel(torch.nn.Module):
         Called before every call that makes buffers equal.
         """
         if not _hold(self._buffer_places):
-            self._replicas.set_buffers(list(self.module.named_buffers()))
+            self._replicas.set_buffers(self._exchanged(self.module.named_buffers()))
             self._buffer_places = _places_of(self.module, "_buffers")
 
     def _check_module(self) -> None:
         if _hold(self._places):
             return
-        now = dict(self.module.named_parameters(remove_duplicate=False))
+        now = dict(self._exchanged(self.module.named_parameters(remove_duplicate=False)))
         for name in [*self._names, *now]:
             if now.get(name) is not self._names.get(name):
                 how = "registered" if name not in self._names else "removed" if name not in now else "replaced"
                 raise ValueError(
                     f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
-                    "so the ranks do not exchange it as it is now: delete this wrapper, and wrap the module anew after "
-                    "every change of its parameters")
+                    "so the ranks do not exchange it as it is now: delete this wrapper and wrap the module anew, or call "
+                    "with_bagua again, after every change of its parameters")
         self._places = _places_of(self.module, "_parameters")  # modules without parameters have come or gone
