@@ -183,10 +183,13 @@ bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
   const std::vector<Rank> peers = executor_->MessagePeers(channel);
   if (peers.empty()) return true;
   Channel::Failure& failure = channel.failure;
-  if (peers.size() < failure.messages_left) {
-    failure.messages_left = peers.size();
-    failure.moved_ns = now_ns;
-  }
+  // Messages of other groups may be before those of this one.
+  std::int64_t bytes_taken = 0;
+  for (const Rank rank : peers) bytes_taken += transport_->BytesTakenBy(channel.peer(rank).world_rank);
+  const bool fewer = peers.size() < failure.messages_left;
+  if (fewer || bytes_taken > failure.bytes_taken) failure.moved_ns = now_ns;
+  if (fewer) failure.messages_left = peers.size();
+  failure.bytes_taken = bytes_taken;
   const absl::Duration passage = LongestPassage(executor_->active(), channel);
   if (now_ns >= NanosAfter(failure.moved_ns, kShutdownGrace + passage)) {
     transport_->Shutdown(channel.sticky().Get());

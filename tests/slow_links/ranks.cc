@@ -20,8 +20,7 @@ absl::Status Expect(bool right, absl::string_view what) {
 }
 
 // Rank 0 sends two messages, and leaves when the kernel has them; of the second, much is then still under way.
-absl::Status SendAndLeave(std::unique_ptr<Communicator> world, bool only_the_group) {
-  constexpr std::int64_t kFirst = 500'000;
+absl::Status SendAndLeave(std::unique_ptr<Communicator> world, bool only_the_group, std::int64_t first_count) {
   constexpr std::int64_t kSecond = 200'000;
   std::unique_ptr<Communicator> group;
   if (only_the_group) {
@@ -30,16 +29,16 @@ absl::Status SendAndLeave(std::unique_ptr<Communicator> world, bool only_the_gro
     group = *std::move(split);
   }
   std::unique_ptr<Communicator>& leaves = only_the_group ? group : world;
-  std::vector<float> first(kFirst, leaves->rank() == 0 ? 1 : 0);
+  std::vector<float> first(static_cast<std::size_t>(first_count), leaves->rank() == 0 ? 1 : 0);
   std::vector<float> second(kSecond, leaves->rank() == 0 ? 2 : 0);
   if (leaves->rank() == 0) {
-    absl::Status status = leaves->Send(first.data(), kFirst, DType::kF32, /*to=*/1).Wait();
+    absl::Status status = leaves->Send(first.data(), first_count, DType::kF32, /*to=*/1).Wait();
     status.Update(leaves->Send(second.data(), kSecond, DType::kF32, /*to=*/1).Wait());
     leaves.reset();
     if (only_the_group) absl::SleepFor(absl::Seconds(3));  // so that the group alone is what this rank has left
     return status;
   }
-  absl::Status status = leaves->Recv(first.data(), kFirst, DType::kF32, /*from=*/0).Wait();
+  absl::Status status = leaves->Recv(first.data(), first_count, DType::kF32, /*from=*/0).Wait();
   status.Update(leaves->Recv(second.data(), kSecond, DType::kF32, /*from=*/0).Wait());
   status.Update(Expect(first.back() == 1 && second.back() == 2, "other bytes have come than were sent"));
   return status;
@@ -66,14 +65,57 @@ absl::Status SurviveABroadcast(std::unique_ptr<Communicator> world) {
   return status;
 }
 
+// A group is given up while a long message of the world is on the same wire.
+absl::Status GiveUpAGroup(Communicator& world) {
+  constexpr std::int64_t kLong = 5'000'000;
+  constexpr std::int64_t kSums = 250'000;
+  absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+  if (!group.ok()) return group.status();
+  std::vector<float> values(kLong, world.rank() == 0 ? 3 : 0);
+  Work message = world.rank() == 0 ? world.Send(values.data(), kLong, DType::kF32, /*to=*/1)
+                                   : world.Recv(values.data(), kLong, DType::kF32, /*from=*/0);
+  std::vector<float> sums(kSums, 1);
+  Work sum = (*group)->AllReduce(sums.data(), sums.data(), kSums, DType::kF32, ReduceOp::kSum);
+  absl::SleepFor(absl::Milliseconds(300));
+  (*group)->Abort(absl::AbortedError("enough"));
+  absl::Status status = Expect(!sum.Wait().ok(), "the sum of the group has ended OK");
+  status.Update(message.Wait());
+  status.Update(Expect(values.back() == 3, "other bytes have come than were sent"));
+  return status;
+}
+
+// A short message is there long before a long one that was sent first.
+absl::Status OvertakeALongMessage(Communicator& world) {
+  constexpr std::int64_t kLong = 5'000'000;
+  constexpr std::int64_t kShort = 20'000;
+  std::vector<float> values(kLong, world.rank() == 0 ? 3 : 0);
+  std::vector<float> few(kShort, world.rank() == 0 ? 4 : 0);
+  if (world.rank() == 0) {
+    Work first = world.Send(values.data(), kLong, DType::kF32, /*to=*/1, {.tag = 1});
+    absl::SleepFor(absl::Milliseconds(500));
+    absl::Status status = world.Send(few.data(), kShort, DType::kF32, /*to=*/1, {.tag = 2}).Wait();
+    status.Update(first.Wait());
+    return status;
+  }
+  Work first = world.Recv(values.data(), kLong, DType::kF32, /*from=*/0, {.tag = 1});
+  absl::Status status = world.Recv(few.data(), kShort, DType::kF32, /*from=*/0, {.tag = 2}).Wait();
+  status.Update(Expect(few.back() == 4 && !first.done(), "the short message came last"));
+  status.Update(first.Wait());
+  return status;
+}
+
 absl::Status Run(absl::string_view what) {
   const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
   if (!job.ok()) return job.status();
   absl::StatusOr<std::unique_ptr<Communicator>> world = Communicator::Create(*job);
   if (!world.ok()) return world.status();
-  if (what == "leave_the_group") return SendAndLeave(*std::move(world), /*only_the_group=*/true);
-  if (what == "leave_the_world") return SendAndLeave(*std::move(world), /*only_the_group=*/false);
+  if (what == "leave_the_group") return SendAndLeave(*std::move(world), /*only_the_group=*/true, 500'000);
+  if (what == "leave_the_world") return SendAndLeave(*std::move(world), /*only_the_group=*/false, 500'000);
+  // So much that the receiver tells what it has matched while the sender leaves.
+  if (what == "leave_a_backlog") return SendAndLeave(*std::move(world), /*only_the_group=*/false, 1'500'000);
   if (what == "survive_a_broadcast") return SurviveABroadcast(*std::move(world));
+  if (what == "give_up_a_group") return GiveUpAGroup(**world);
+  if (what == "overtake_a_long_message") return OvertakeALongMessage(**world);
   return absl::InvalidArgumentError("nothing that slow_links_test.py asks for");
 }
 

@@ -30,6 +30,15 @@ class SlowLinks(unittest.TestCase):
     def test_what_was_sent_comes_though_its_sender_has_left(self):
         self.run_on(2, "20mbit", "leave_the_world")
 
+    def test_what_was_sent_comes_though_it_takes_seconds(self):
+        self.run_on(2, "10mbit", "leave_a_backlog")
+
+    def test_a_group_that_is_given_up_leaves_a_long_message_alone(self):
+        self.run_on(2, "20mbit", "give_up_a_group")
+
+    def test_a_short_message_overtakes_a_long_one(self):
+        self.run_on(2, "20mbit", "overtake_a_long_message")
+
     def test_survivors_of_a_long_broadcast_have_not_lost_each_other(self):
         self.run_on(3, "20mbit", "survive_a_broadcast")
 

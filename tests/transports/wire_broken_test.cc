@@ -308,6 +308,56 @@ TEST(WireBroken, OfSeveralConnectionsTheLastThatClosesBreaksTheWire) {
   attacked.ExpectBroken("closed its connection");
 }
 
+// What a peer has closed is not written to, and no frame is lost there.
+TEST(WireBroken, AConnectionThatThePeerHasClosedCarriesNoFrames) {
+  constexpr std::size_t kBytes = 300'000;
+  auto [closed, socket_a] = Join();
+  auto [open, socket_b] = Join();
+  std::vector<UniqueFd> sockets;
+  sockets.push_back(std::move(socket_a));
+  sockets.push_back(std::move(socket_b));
+  WiredRank rank(1, std::move(sockets));
+  closed.Reset();
+  while (rank.Move()) {
+  }
+  const std::string out = Payload(kBytes, 1);
+  rank.wire().Send(out.data(), static_cast<std::int64_t>(kBytes), 7);
+  std::string read;
+  for (std::array<char, 65536> part; rank.sent.empty() || read.size() < kBytes;) {
+    rank.Move();
+    const ssize_t got = recv(open.get(), part.data(), part.size(), MSG_DONTWAIT);
+    if (got > 0) read.append(part.data(), static_cast<std::size_t>(got));
+  }
+  EXPECT_FALSE(rank.wire().broken());
+  EXPECT_EQ(rank.sent, std::vector<std::uint32_t>{7});
+}
+
+// A peer that has said goodbye may have closed its end, and would lose what is still on its way from there.
+TEST(WireBroken, APeerThatHasSaidGoodbyeIsToldNothing) {
+  constexpr std::int64_t kBytes = 3 * kWindow / 4;
+  for (const bool said : {false, true}) {
+    auto [peer, socket] = Join();
+    std::vector<UniqueFd> sockets;
+    sockets.push_back(std::move(socket));
+    WiredRank rank(1, std::move(sockets));
+    std::string in(kBytes, '?');
+    rank.wire().Receive(0, in.data(), kBytes, 5);
+    if (said) rank.wire().HearGoodbye();
+    const FrameHeader header = {.bytes = kBytes, .length = kBytes};
+    std::string frame(reinterpret_cast<const char*>(&header), sizeof(header));
+    frame += Payload(kBytes, 1);
+    for (std::size_t written = 0; rank.received.empty();) {
+      const ssize_t count = send(peer.get(), frame.data() + written, frame.size() - written, MSG_DONTWAIT);
+      if (count > 0) written += static_cast<std::size_t>(count);
+      rank.Move();
+    }
+    while (rank.Move()) {
+    }
+    char told = 0;
+    EXPECT_EQ(recv(peer.get(), &told, 1, said ? MSG_DONTWAIT : 0) > 0, !said);
+  }
+}
+
 // A peer that has left, and takes nothing any more, may have sent bytes that are still to be read.
 TEST(WireBroken, WhatAPeerSentThatHasLeftIsReceived) {
   constexpr std::size_t kBytes = 30'000;

@@ -170,6 +170,30 @@ TEST_P(WireTest, AMessageThatNobodyReceivesStopsNoOther) {
   messages.ExpectArrived(0);
 }
 
+TEST_P(WireTest, AShortMessageDoesNotWaitForALongOne) {
+  for (const bool matched : {false, true}) {
+    WirePair ranks(GetParam(), 70'000);
+    Messages messages = OfSizes({48 << 20, 40'000, 64 << 10, 3 << 20});
+    messages.Send(ranks.a.wire(), 0);
+    messages.Receive(ranks.b.wire(), 0);
+    ranks.MoveUntil([&] { return messages[0].in[kWindow + kFrame] != '?'; });  // the sender knows of the receive
+    for (std::size_t i = 1; i < messages.size(); ++i) {
+      messages.Send(ranks.a.wire(), i);
+      if (matched) messages.Receive(ranks.b.wire(), i);
+    }
+    ranks.MoveUntil([&] {
+      if (!matched && messages[0].in[2 * kWindow] != '?' && !Contains(ranks.b.received, 1)) {
+        for (std::size_t i = 1; i < messages.size(); ++i) messages.Receive(ranks.b.wire(), i);
+      }
+      return ranks.b.received.size() == messages.size() - 1;
+    });
+    EXPECT_FALSE(Contains(ranks.b.received, 0));
+    EXPECT_EQ(messages[0].in[40 << 20], '?');
+    ranks.MoveUntil([&] { return ranks.b.received.size() == messages.size(); });
+    for (std::size_t i = 0; i < messages.size(); ++i) messages.ExpectArrived(i);
+  }
+}
+
 // The number of messages is large enough that a sender that looks at all of them again and again would be seen to.
 TEST_P(WireTest, WhoeverKeepsAMessageForNobodyForgetsTheOthers) {
   WirePair ranks(GetParam());

@@ -170,6 +170,7 @@ void UcxTransport::Handle(Rank from, const Control& control) {
     case Control::Kind::kGoodbye:
       news.wired = control.message;
       health_.SaidGoodbye(from);
+      if (Wire* const wire = wires_.To(from); wire != nullptr) wire->HearGoodbye();
       return;
     case Control::Kind::kGoodbyeSeen:
       news.goodbye_seen = true;

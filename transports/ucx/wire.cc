@@ -111,7 +111,7 @@ void Wire::Match(Incoming& incoming, std::uint32_t number) {
 // A peer whose window is shut has sent window_ bytes of messages that it does not know to be matched. Once these have
 // come, they are early, or of matches that the peer is about to hear of, or else they are counted here.
 void Wire::TellIfDue() {
-  if (early_ + untold_ >= window_ / 2 && !matches_.empty()) tells_ = true;
+  if (early_ + untold_ >= window_ / 2 && !matches_.empty() && !said_goodbye_) tells_ = true;
 }
 
 // A buffer is used again for a message that needs as many bytes, so that all buffers together have no more than the
@@ -199,7 +199,7 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 void Wire::UpdateReady() {
   const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < window_);
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
-    return connection.readable || (connection.writable && sends_ && (has_output || connection.writes));
+    return connection.readable || (TakesFrames(connection) && (has_output || connection.writes));
   });
   if (!is_ready_ || is_listed_) return;
   is_listed_ = true;
@@ -212,8 +212,10 @@ bool Wire::Progress() {
   bool moved = false;
   std::int64_t reads = kReadAtOnce;
   std::int64_t writes = kReadAtOnce;
-  for (std::size_t i = 0; i < connections_.size() && !broken_; ++i) {
-    if (connections_[i].writable && sends_) moved |= Write(connections_[i], sockets_[i].get(), &writes);
+  first_ = (first_ + 1) % connections_.size();  // what there is to move at once may be that of one connection
+  for (std::size_t turn = 0; turn < connections_.size() && !broken_; ++turn) {
+    const std::size_t i = (first_ + turn) % connections_.size();
+    if (TakesFrames(connections_[i])) moved |= Write(connections_[i], sockets_[i].get(), &writes);
     if (!broken_ && connections_[i].readable) moved |= Read(connections_[i], sockets_[i].get(), &reads);
   }
   UpdateReady();
@@ -248,14 +250,30 @@ bool Wire::NextFrame(Connection& connection) {
   if (message->framed == message->bytes) {
     framed_.splice(framed_.end(), message->matched ? to_finish_ : to_offer_, outgoing_.find(message->number)->second);
   }
+  CountTurn(*message, length);
   return connection.writes = true;
 }
 
-// Of the message that may go on whatever the window is, and the one that may while the window is open, the older one.
+// Long messages take turns, so that a short one does not wait for gigabytes. Those that are not matched keep their
+// order among each other: the peer has memory for one of which it has a part.
+void Wire::CountTurn(const Outgoing& message, std::int64_t bytes) {
+  if (yielded_to_finish_ == message.matched) yielded_ -= bytes;
+  if (std::exchange(turn_of_, message.number) != message.number) turn_ = 0;
+  turn_ += bytes;
+  if (turn_ < kTurn || message.framed == message.bytes) return;
+  turn_ = 0;
+  yielded_ = kTurn;
+  yielded_to_finish_ = !message.matched;
+  if (message.matched) to_finish_.splice(to_finish_.end(), to_finish_, to_finish_.begin());
+}
+
+// Of the message that may go on whatever the window is, and the one that may while the window is open, the older one,
+// unless the list of one has yielded to that of the other.
 Wire::Outgoing* Wire::NextMessage() {
   Outgoing* const offer = to_offer_.empty() || unmatched_ >= window_ ? nullptr : &to_offer_.front();
   if (to_finish_.empty()) return offer;
   Outgoing* const finish = &to_finish_.front();
+  if (yielded_ > 0 && offer != nullptr) return yielded_to_finish_ ? finish : offer;
   const bool is_older = offer != nullptr && offer->number - finish->number > UINT32_MAX / 2;  // numbers wrap around
   return is_older ? offer : finish;
 }
@@ -293,6 +311,7 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     }
     moved = true;
     *budget -= written;
+    bytes_written_ += written;
     connection.out_written += written;
     const std::int64_t now_of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
     if (is_payload) message->written += now_of_payload - of_payload;
@@ -461,12 +480,21 @@ void Wire::HasClosed(Connection& connection) {
   connection.readable = false;
   connection.closed = true;
   const bool all = std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.closed; });
-  if (all || connection.in_left > 0 || connection.staged_end > connection.staged_begin) {
+  // A frame that was begun does not arrive any more. Of a peer that leaves, all that is left to read counts for more.
+  const bool loses = connection.writes && !said_goodbye_;
+  if (all || loses || connection.in_left > 0 || connection.staged_end > connection.staged_begin) {
     Break("it closed its connection");
   }
 }
 
+void Wire::HearGoodbye() {
+  said_goodbye_ = true;
+  tells_ = false;
+  UpdateReady();
+}
+
 void Wire::FinishSending() {
+  ForgetSends();
   for (const UnsharedFd& socket : sockets_) shutdown(socket.get(), SHUT_WR);
 }
 

@@ -92,6 +92,8 @@ class Wire {
   bool has_receives() const { return receives_ > 0; }
   // Messages that this rank has been given to send, and messages that have come whole, modulo 2^32.
   std::uint32_t messages_sent() const { return next_number_; }
+  // Bytes that the kernel has taken.
+  std::int64_t bytes_written() const { return bytes_written_; }
   std::uint32_t messages_received() const { return messages_received_; }
   // Whether messages can be sent.
   bool sends() const { return sends_ && !broken_; }
@@ -102,8 +104,11 @@ class Wire {
   // Closes the connections and forgets all messages, none of whose ends is reported; except messages that have come
   // whole and whose receives are not posted yet.
   void Close();
-  // Tells the peer that nothing more will be sent.
+  // Forgets the messages that are to be sent, and tells the peer that nothing more will come.
   void FinishSending();
+  // The peer has said that it sends nothing more, but for what is on its way. From now on the peer is told of no
+  // matches: a peer that has closed its end would lose what it has sent, were it told anything.
+  void HearGoodbye();
   // Whether the peer's machine has all that was sent, or the wire is broken.
   bool IsDelivered() const;
 
@@ -115,6 +120,8 @@ class Wire {
   // much as may come.
   static constexpr std::int64_t kWindowsKept = 2;
   static constexpr std::int64_t kReadAtOnce = 512 << 10;
+  // The bytes of one message after which another one has its turn.
+  static constexpr std::int64_t kTurn = 1 << 20;
   static constexpr std::size_t kStaged = 4096;
   static constexpr std::size_t kMostTold = 256;  // messages in one frame
 
@@ -189,6 +196,12 @@ class Wire {
   void ForgetIfEnded(std::list<Outgoing>::iterator message);
   // The message whose frame is to be sent next; nullptr: none may be sent.
   Outgoing* NextMessage();
+  // Counts the frame of `bytes` bytes that was made of `message`.
+  void CountTurn(const Outgoing& message, std::int64_t bytes);
+  // Whether frames may be written to the connection: not where the peer has closed its end.
+  bool TakesFrames(const Connection& connection) const {
+    return connection.writable && sends_ && !connection.closing && !connection.closed;
+  }
   void Break(absl::string_view why);
   void UpdateReady();
   void HasClosed(Connection& connection);
@@ -207,14 +220,21 @@ class Wire {
   bool is_ready_ = false;
   bool is_listed_ = false;  // in WireNews::ready
   bool sends_ = true;
+  bool said_goodbye_ = false;  // the peer has
+  std::size_t first_ = 0;      // the connection with which the next Progress begins
 
   std::list<Outgoing> to_offer_;   // not wholly framed, not known to be matched; the oldest first
-  std::list<Outgoing> to_finish_;  // not wholly framed, matched
-  std::list<Outgoing> framed_;     // messages that are wholly framed, but not wholly written, or not matched
+  std::list<Outgoing> to_finish_;  // not wholly framed, matched; in the order of their turns
+  std::uint32_t turn_of_ = 0;      // the message of which the last frame was made
+  std::int64_t turn_ = 0;          // bytes framed of it in its turn
+  std::int64_t yielded_ = 0;       // bytes that one list may send before the age of messages counts again
+  bool yielded_to_finish_ = false;
+  std::list<Outgoing> framed_;  // messages that are wholly framed, but not wholly written, or not matched
   std::list<Outgoing> free_outgoing_;
   absl::flat_hash_map<std::uint32_t, std::list<Outgoing>::iterator> outgoing_;  // all messages in the first three lists
   std::uint32_t next_number_ = 0;
   std::uint32_t messages_received_ = 0;
+  std::int64_t bytes_written_ = 0;
   std::int64_t unmatched_ = 0;          // bytes framed of messages that are not known to be matched
   int sends_left_ = 0;                  // messages whose end has not been reported
   std::vector<std::uint32_t> matches_;  // numbers of matched messages of which the peer has not been told

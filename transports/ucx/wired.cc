@@ -65,15 +65,17 @@ bool UcxTransport::ProgressWires(bool looks) {
   return moved;
 }
 
-// A connection that is closed with unread bytes in it throws away what it has not delivered yet.
+// A connection that is closed with unread bytes in it throws away what it has not delivered yet: this rank goes on
+// reading meanwhile. No event tells that bytes have been delivered.
 void UcxTransport::DeliverWired(std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Microseconds(200);
   wires_.ForEach([](Rank /*peer*/, Wire& wire) { wire.FinishSending(); });
-  bool delivered = false;
-  while (!delivered && MonotonicNanos() < end_ns) {
-    delivered = true;
-    wires_.ForEach([&](Rank peer, Wire& wire) { delivered &= wire.IsDelivered() || health_.lost(peer); });
-    if (!delivered) absl::SleepFor(kPause);
+  const auto delivered = [this] {
+    bool all = true;
+    wires_.ForEach([&](Rank peer, Wire& wire) { all &= wire.IsDelivered() || health_.lost(peer); });
+    return all;
+  };
+  while (MonotonicNanos() < end_ns && !DriveUntil(std::min(end_ns, NanosIn(kPause)), delivered)) {
   }
 }
 
