@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bindings/torch/process_group/model_replicas.h"
+#include "bindings/torch/process_group/without_gil.h"
 #include "tutti/torch/buffers.h"
 
 namespace py = pybind11;
@@ -35,7 +36,7 @@ std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const ModelRepli
   options.autotune = autotune;
   options.buffers = BuffersNamed(buffer_mode);
   // The lock is released here, not by a call_guard, which would also cover what pybind11 writes about the new object.
-  const py::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   return ModelReplicas::Create(group, parameters, buffers, options);
 }
 
@@ -62,7 +63,7 @@ nn::QAdamUpdate::Groups GroupsOf(py::function groups) {
 
 void MakeQAdam(ModelReplicas& model, const std::vector<std::vector<at::Tensor>>& parameters, py::function groups) {
   nn::QAdamUpdate::Groups options = GroupsOf(std::move(groups));
-  const py::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   model.MakeQAdam(parameters, std::move(options));
 }
 
@@ -70,7 +71,7 @@ void MakeQAdam(ModelReplicas& model, const std::vector<std::vector<at::Tensor>>&
 template <typename Result, typename... Arguments>
 auto OfReplicas(Result (nn::Replicas::*member)(Arguments...)) {
   return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
-    const py::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return ((*model.replicas()).*member)(std::move(arguments)...);
   };
 }
@@ -78,7 +79,7 @@ auto OfReplicas(Result (nn::Replicas::*member)(Arguments...)) {
 template <typename Result, typename... Arguments>
 auto OfSynchronizer(Result (Synchronizer::*member)(Arguments...)) {
   return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
-    const py::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return (model.replicas()->synchronizer().*member)(std::move(arguments)...);
   };
 }
@@ -87,7 +88,7 @@ template <typename SaveState>
 py::bytes Saved(const SaveState& save_state) {
   std::string state;
   {
-    const py::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     state = save_state();
   }
   return py::bytes(state);
@@ -150,7 +151,7 @@ py::dict TuningOf(const ModelReplicas& model) {
 }  // namespace
 
 void DefineModelReplicas(py::module_& module) {
-  const py::call_guard<py::gil_scoped_release> no_gil;
+  const py::call_guard<WithoutGil> no_gil;
   py::class_<ModelReplicas, std::shared_ptr<ModelReplicas>>(module, "ModelReplicas",
                                                             "Keeps the replicas of one model in step.")
       .def(py::init(&Create), py::arg("group"), py::arg("parameters"), py::arg("buffers"), py::arg("strategy"),

@@ -12,6 +12,7 @@
 #include "bindings/torch/process_group/model_replicas_python.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
 #include "bindings/torch/process_group/timeout.h"
+#include "bindings/torch/process_group/without_gil.h"
 #include "tutti/algorithm.h"
 #include "tutti/bootstrap.h"
 #include "tutti/torch/errors.h"
@@ -38,7 +39,7 @@ c10::intrusive_ptr<ProcessGroupTutti> CreateBackend(const ::c10d::DistributedBac
 std::vector<py::bytes> Meet(const std::string& value, double timeout) {
   std::vector<std::string> values;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil release;
     const absl::Time deadline = absl::Now() + absl::Seconds(timeout);
     const Bootstrap job = nn::ValueOrThrow(BootstrapFromEnvironment(absl::Seconds(timeout)));
     values = nn::ValueOrThrow(
@@ -64,7 +65,7 @@ PYBIND11_MODULE(_C, module) {
       // there is nothing to do.
       .def("perform_nocolor_split", [](ProcessGroupTutti&, const py::object&) {});
   module.def("create_backend", &tutti::dist::CreateBackend, py::arg("options"),
-             py::call_guard<py::gil_scoped_release>(),
+             py::call_guard<tutti::dist::WithoutGil>(),
              "Makes the backend of one process group, together with the other members of the group.");
   using tutti::dist::GradientExchange;
   py::class_<GradientExchange, std::shared_ptr<GradientExchange>>(module, "GradientExchange",
@@ -73,7 +74,7 @@ PYBIND11_MODULE(_C, module) {
       // about the new object.
       .def(py::init([](ProcessGroupTutti& group, const GradientExchange::NamedParameters& parameters,
                        const std::string& strategy) {
-             const py::gil_scoped_release no_gil;
+             const tutti::dist::WithoutGil no_gil;
              return GradientExchange::Create(group, parameters, strategy);
            }),
            py::arg("group"), py::arg("parameters"), py::arg("strategy"))
@@ -89,14 +90,14 @@ PYBIND11_MODULE(_C, module) {
            [](const GradientExchange& exchange) {
              std::string state;
              {
-               const py::gil_scoped_release no_gil;  // SaveState waits for exchanges under way
+               const tutti::dist::WithoutGil no_gil;  // SaveState waits for exchanges under way
                state = exchange.SaveState();
              }
              return py::bytes(state);
            })
-      .def("load_state", &GradientExchange::LoadState, py::arg("states"), py::call_guard<py::gil_scoped_release>())
+      .def("load_state", &GradientExchange::LoadState, py::arg("states"), py::call_guard<tutti::dist::WithoutGil>())
       .def("set_loss_scale", &GradientExchange::SetLossScale, py::arg("scale"),
-           py::call_guard<py::gil_scoped_release>());
+           py::call_guard<tutti::dist::WithoutGil>());
   tutti::dist::DefineModelReplicas(module);
   module.def(
       "launcher_identity",
@@ -131,7 +132,7 @@ PYBIND11_MODULE(_C, module) {
       "autotunes_by_default", [] { return tutti::nn::ValueOrThrow(tutti::AutotunesByDefault()); },
       "Whether TUTTI_AUTOTUNE=1 asks for autotuning.");
   module.def("abort_all_groups", &tutti::dist::AbortAllGroups, py::arg("reason"),
-             py::call_guard<py::gil_scoped_release>(),
+             py::call_guard<tutti::dist::WithoutGil>(),
              "Ends all calls of every group and model on all ranks; the reason follows the rank in their errors.");
   module.def("end_all_groups", &tutti::dist::EndAllGroups, py::call_guard<py::gil_scoped_release>(),
              "Leaves every process group; the interpreter ends.");
