@@ -175,7 +175,8 @@ class Synchronizer {
   // Marks gradient `i` as complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns. The second form
   // names the stream on which a gradient of a GPU is computed, where that is not the one of SetStream; the stream must
-  // live until FinishBackward.
+  // live until FinishBackward, and add to the view after what was on the stream of SetStream when BeginBackward
+  // returned.
   void MarkReady(int i);
   void MarkReady(int i, void* stream);
   // The parameters that are not marked ready in this step.

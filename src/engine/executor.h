@@ -13,10 +13,13 @@
 
 namespace tutti {
 
-// But for CheckRunnable, NewRun and the counters, all functions are called by the engine's driver only.
+// But for BeginThread, CheckRunnable, NewRun and the counters, all functions are called by the engine's driver only.
 class Executor {
  public:
   virtual ~Executor() = default;
+
+  // Called once by the engine's own thread, when it begins.
+  virtual void BeginThread() {}
 
   // OK, or Unimplemented that names a step of `program` which this executor cannot carry out. Any thread.
   virtual absl::Status CheckRunnable(const Program& program) const = 0;

@@ -17,6 +17,10 @@ class Executors final : public Executor {
   Executors(std::unique_ptr<Executor> on_host, std::unique_ptr<Executor> on_stream)
       : on_host_(std::move(on_host)), on_stream_(std::move(on_stream)) {}
 
+  void BeginThread() override {
+    on_host_->BeginThread();
+    on_stream_->BeginThread();
+  }
   absl::Status CheckRunnable(const Program& program) const override { return Of(program).CheckRunnable(program); }
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override {
     return Of(program).NewRun(call, channel, program, scratch);

@@ -6,6 +6,25 @@
 namespace tutti {
 namespace {
 
+// Whether the ranges share bytes, but are not one range.
+bool OverlapInPart(const Ref& a, const Ref& b) {
+  if (a.space != b.space || a.owner != b.owner || (a.offset == b.offset && a.bytes == b.bytes)) return false;
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+// Whether the encoded message may be written while the versions are read, which a recode does block by block.
+bool MayOverwrite(const Program& program, std::size_t begin, std::size_t end) {
+  const Plan& plan = program.plan;
+  const auto step = [&](std::size_t launch) -> const Step& {
+    return plan.steps[program.stream_order->launch(launch)[0]];
+  };
+  const Ref& message = plan.dsts(step(end - 1))[0];
+  for (std::size_t launch = begin; launch + 1 < end; ++launch) {
+    if (OverlapInPart(plan.srcs(step(launch))[0], message)) return false;
+  }
+  return true;
+}
+
 bool IsSame(const Operand& a, const Operand& b) { return a.base == b.base && a.offset == b.offset; }
 
 // The step of a launch that has one step; null: it has several.
@@ -46,7 +65,7 @@ std::vector<Recode> FindRecodes(const Program& program) {
   std::vector<Recode> found;
   for (std::size_t launch = 0; launch < program.stream_order->size(); ++launch) {
     const std::size_t end = EndOfRecode(program, launch);
-    if (end == launch) continue;
+    if (end == launch || !MayOverwrite(program, launch, end)) continue;
     found.push_back({launch, end});
     launch = end - 1;
   }

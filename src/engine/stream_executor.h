@@ -23,6 +23,9 @@ class StreamExecutor final : public Executor {
  public:
   explicit StreamExecutor(const StreamDevice& device) : device_(device) {}
 
+  // Sets the device for good: to set it for a while, and the first one of the process afterwards, would make a context
+  // there, which takes memory of a GPU that belongs to another rank.
+  void BeginThread() override { device_.cuda->set_device(device_.index); }
   absl::Status CheckRunnable(const Program& program) const override;
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;

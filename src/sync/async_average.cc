@@ -33,6 +33,7 @@ AsyncAverage::AsyncAverage(const Caller& caller, Communicator& training, std::un
       interval_(interval),
       max_staleness_(max_staleness),
       thread_([this] {
+        weights_->memory().BeginThread();
         while (Round()) {
         }
       }) {}

@@ -96,6 +96,7 @@ class MemoryOnDevice final : public BucketMemory {
   }
 
   MemoryKind kind() const override { return MemoryKind::kDevice; }
+  void BeginThread() const override { cuda_.set_device(device_); }  // see StreamExecutor
   void AbortToo(Communicator* other) override { other_ = other; }
   absl::Status Check(const void* data) const override {
     if (data == nullptr) return absl::OkStatus();

@@ -34,6 +34,8 @@ class BucketMemory {
   virtual MemoryKind kind() const = 0;
   // Aborts `other` as well where the communicator is aborted; null: no other one. Before anything is enqueued.
   virtual void AbortToo(Communicator* /*other*/) {}
+  // To be called by a thread of the library's own, when it begins.
+  virtual void BeginThread() const {}
   bool on_device() const { return kind() == MemoryKind::kDevice; }
   // OK when `data` is memory of this kind, and of this communicator's GPU. Null is.
   virtual absl::Status Check(const void* data) const = 0;

@@ -77,6 +77,7 @@ absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum)
   }
   if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
   step_ = context_.step;
+  begin_stream_ = context_.memory->stream();
   call_ = Call(Purpose::kStep);
   round_ = 0;
   if (synchronize && momentum != nullptr) {
@@ -120,6 +121,7 @@ void GradientExchange::Launch(int b) {
       void* const other = stream_of(inside[k]);
       if (k == 0 || other != stream_of(inside[k - 1])) context_.memory->LetWait(call.stream, other);
     }
+    context_.memory->LetWait(call.stream, begin_stream_);
   }
   buckets_[b].Launch(round_, step_, call);
 }

@@ -75,6 +75,7 @@ class GradientExchange : public Exchange {
   const std::vector<BucketLayout> layout_;
   // By parameter: the stream on which its gradient is computed in the backward under way, in memory of a GPU.
   std::vector<std::atomic<void*>> streams_;
+  void* begin_stream_ = nullptr;  // what Begin and Restart have written to buckets and states is on this stream
   ReadyCounters ready_;
   std::atomic<int> marked_twice_{-1};
   MomentumSource* momentum_ = nullptr;

@@ -56,6 +56,7 @@ class WeightBuckets {
   void ResetReplicas();
 
   std::vector<ExchangeBucket>& buckets() { return buckets_; }
+  BucketMemory& memory() { return memory_; }
 
  private:
   WeightBuckets(Communicator& communicator, BucketMemory& memory, const std::vector<Parameter>& parameters,

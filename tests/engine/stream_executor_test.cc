@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "plan/meetings.h"
 #include "tests/engine/capturing_stream.h"
 #include "tests/engine/stream_results.h"
@@ -178,6 +179,28 @@ TEST(StreamExecutorTest, ABucketOfBytegradIsThreeKernels) {
   }
 }
 
+// A message that lies in part where the versions lie that it is made of: one kernel for all would write to versions
+// that its other blocks still read.
+TEST(StreamExecutorTest, AMessageMayLieOverItsVersions) {
+  constexpr std::int64_t kCount = 20'000;
+  const CodecChoice codec = CodecOf(*ParseStrategy("bytegrad"));
+  const std::int64_t bytes = codec.codec->encoded_bytes(kCount, codec.options);
+  for (const std::int64_t at : {std::int64_t{0}, bytes / 8 * 4, bytes, 2 * bytes}) {
+    PlanBuilder b("aliased", {.count = kCount, .in_place = true}, 0, 1, kWhole);
+    const Ref messages = b.Scratch(DType::kU8, 3 * bytes);
+    const Ref sum = b.Scratch(DType::kF32, kCount);
+    b.Encode(messages.Elements(0, bytes), b.out(), codec);
+    b.Scale(b.out(), b.out(), 3);
+    b.Encode(messages.Elements(bytes, bytes), b.out(), codec);
+    b.Decode(sum, messages.Elements(0, bytes), codec);
+    b.Decode(sum, messages.Elements(bytes, bytes), codec, /*accumulate=*/true);
+    b.Encode(messages.Elements(at, bytes), sum, codec);
+    b.Decode(b.out(), messages.Elements(at, bytes), codec);
+    const std::vector<Plan> plans = {*std::move(b).Build()};
+    EXPECT_EQ(ResultsOf(plans, On::kStreams, 1), ResultsOf(plans, On::kHost, 1)) << at << " of " << bytes;
+  }
+}
+
 // The input is computed on a stream of the caller's, and used there afterwards, without a wait of the host.
 TEST(StreamExecutorTest, StreamsOfTheCallerWaitInsteadOfTheHost) {
   StreamWorld world(2);
@@ -221,6 +244,36 @@ TEST(StreamExecutorTest, MoreCallsThanLanesAreEnqueuedAtOnce) {
       EXPECT_EQ(memories[static_cast<std::size_t>(i)]->floats()[7], static_cast<float>(2 * i));
     }
   });
+}
+
+// To set a device makes a context there: a rank whose thread went back to the first device after each call would take
+// memory of it.
+TEST(StreamExecutorTest, TheThreadOfTheEngineStaysOnItsDevice) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  std::latch go(1);
+  FakeCudaCounts before;
+  world.OnEveryRank([&](StreamRank& rank) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
+    const FakeMemory first(rank.rank, 32), second(rank.rank, 32);
+    const auto& program = programs[static_cast<std::size_t>(rank.rank)];
+    ASSERT_EQ(rank.Start(program, {.out = first.data()}).Wait(), absl::OkStatus());
+    if (rank.rank == 0) {
+      go.count_down();
+    } else {
+      go.wait();
+      before = FakeCuda::Counts();
+    }
+    for (int call = 0; call < 50; ++call) {  // the second call comes while the engine's thread polls for the first
+      Work one = rank.Start(program, {.out = first.data()});
+      Work two = rank.Start(program, {.out = second.data()});
+      absl::SleepFor(absl::Milliseconds(1));
+      ASSERT_EQ(one.Wait(), absl::OkStatus());
+      ASSERT_EQ(two.Wait(), absl::OkStatus());
+    }
+  });
+  EXPECT_EQ((FakeCuda::Counts() - before).device_changes, 0);
 }
 
 // A thread of the caller's keeps its current device.

@@ -310,7 +310,7 @@ CudaError WaitEvent(CUstream_st* stream, CUevent_st* handle) {
 
 CudaError SetDevice(int device) {
   if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
-  current_device = device;
+  if (std::exchange(current_device, device) != device) Count(&FakeCudaCounts::device_changes);
   return kCudaSuccess;
 }
 
@@ -417,7 +417,7 @@ FakeCudaCounts FakeCudaCounts::operator-(const FakeCudaCounts& before) const {
        {&FakeCudaCounts::launches, &FakeCudaCounts::collectives, &FakeCudaCounts::copies, &FakeCudaCounts::fills,
         &FakeCudaCounts::host_calls, &FakeCudaCounts::records, &FakeCudaCounts::event_waits, &FakeCudaCounts::queries,
         &FakeCudaCounts::synchronizations, &FakeCudaCounts::allocations, &FakeCudaCounts::frees,
-        &FakeCudaCounts::streams, &FakeCudaCounts::events}) {
+        &FakeCudaCounts::streams, &FakeCudaCounts::events, &FakeCudaCounts::device_changes}) {
     difference.*kind -= before.*kind;
   }
   return difference;

@@ -29,6 +29,7 @@ struct FakeCudaCounts {
   std::int64_t frees = 0;
   std::int64_t streams = 0;
   std::int64_t events = 0;
+  std::int64_t device_changes = 0;  // of threads
 
   FakeCudaCounts operator-(const FakeCudaCounts& before) const;
 };

@@ -30,6 +30,7 @@ absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable commu
   const std::shared_ptr<void> written = communicator.written;
   const absl::StatusOr<bool> returned = ReturnsBy(end_ns, [&nccl, &cuda, communicator = std::move(communicator)] {
     cuda.set_device(communicator.device);
+    const CudaOutsideCapture outside(cuda);  // another thread may be recording a graph
     if (communicator.inside != nullptr && !communicator.inside->has_returned()) {
       AbortAfter(nccl, communicator.comm, *communicator.inside);
     } else {

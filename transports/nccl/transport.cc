@@ -151,6 +151,7 @@ absl::Status NcclTransport::Perform(absl::string_view what, std::int64_t end_ns,
   absl::StatusOr<std::shared_ptr<CallApart>> inside =
       CallApart::Start([&cuda = cuda_, device = device_, call = std::move(call), result] {
         cuda.set_device(device);
+        const CudaOutsideCapture outside(cuda);
         *result = call();
       });
   if (!inside.ok()) return NamesRank(inside.status());
@@ -177,6 +178,7 @@ absl::Status NcclTransport::Finalize(absl::Time deadline) {
   const absl::StatusOr<bool> returned =
       ReturnsBy(end_ns, [&nccl = nccl_, &cuda = cuda_, device = device_, comm = comm_] {
         cuda.set_device(device);
+        const CudaOutsideCapture outside(cuda);
         nccl.comm_destroy(comm);
       });
   comm_ = nullptr;
