@@ -41,8 +41,8 @@ struct NativeCall {
 // end by itself, with Abort. Errors name the rank: Unavailable when a peer or its network is gone, Internal for errors
 // of the device and of the transport itself.
 //
-// Threads: one thread at a time calls the functions of an object, and all objects of a device are called in one order
-// on all ranks.
+// Threads: one thread at a time calls the functions of an object. Objects of one device may be called in different
+// orders on different ranks (docs/gpus.md says what that means with NCCL).
 class NativeTransport {
  public:
   // Aborts, and gives that two seconds, unless Finalize or Abort has been called.

@@ -140,7 +140,9 @@ constexpr Variable kVariables[] = {
         "Network interface that the job uses, by name (eth0), by one of its addresses (10.0.0.3), or by the subnet "
         "that its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
         "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
-        "host that serves its store, and rank 0 serves the store at the address of the rendezvous host."),
+        "host that serves its store, and rank 0 serves the store at the address of the rendezvous host. Data ports "
+        "listen "
+        "at the interface's first IPv4 address, or its first IPv6 address where it has no other, whichever is named."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",

@@ -212,9 +212,10 @@ bool Wire::Progress() {
   bool moved = false;
   std::int64_t reads = kReadAtOnce;
   std::int64_t writes = kReadAtOnce;
-  first_ = (first_ + 1) % connections_.size();  // what there is to move at once may be that of one connection
-  for (std::size_t turn = 0; turn < connections_.size() && !broken_; ++turn) {
-    const std::size_t i = (first_ + turn) % connections_.size();
+  // What there is to move at once may be that of one connection: each is the first one in turn.
+  std::size_t i = first_ = first_ + 1 < connections_.size() ? first_ + 1 : 0;
+  for (std::size_t turn = 0; turn < connections_.size() && !broken_; ++turn, ++i) {
+    if (i == connections_.size()) i = 0;
     if (TakesFrames(connections_[i])) moved |= Write(connections_[i], sockets_[i].get(), &writes);
     if (!broken_ && connections_[i].readable) moved |= Read(connections_[i], sockets_[i].get(), &reads);
   }

@@ -1,7 +1,10 @@
 #include "bindings/cli/launch/hosts.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -40,11 +43,18 @@ std::string RanksFrom(int first, int count) {
   return count == 1 ? absl::StrCat("rank ", first) : absl::StrCat("ranks ", first, " to ", first + count - 1);
 }
 
+// The name of the job, which differs where the program or its arguments do: ranks of an earlier try that still wait for
+// the others meet no ranks of the next one.
+std::string JobId(const std::string& meeting, const LaunchOptions& options) {
+  const auto number = static_cast<std::uint32_t>(std::hash<std::string>{}(CommandLine(options.command)));
+  return absl::StrCat("hosts-", meeting, "-", absl::Hex(number, absl::kZeroPad8));
+}
+
 std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
                       const std::string& secret_file, const LaunchOptions& options) {
   const std::string script =
       absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
-                   " TUTTI_JOB_ID=hosts-", meeting, " TUTTI_JOB_SECRET_FILE=", secret_file, "; exec \"$@\"");
+                   " TUTTI_JOB_ID=", JobId(meeting, options), " TUTTI_JOB_SECRET_FILE=", secret_file, "; exec \"$@\"");
   std::vector<std::string> words = {"tutti",        "launch",           "-n", absl::StrCat(one.ranks),
                                     "--first-rank", absl::StrCat(first)};
   if (options.tag_output) words.push_back("--tag-output");

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,24 @@ TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   EXPECT_TRUE(std::filesystem::exists(home + "/'a' b.csv"));
   EXPECT_THAT(json.Read(), HasSubstr("\"ranks\":3"));
   std::filesystem::remove_all(home);
+}
+
+// A rank of an earlier try with other arguments, which still waits for the others, must not join the next one.
+TEST(LaunchHostsTest, OtherArgumentsAreAnotherJob) {
+  const ScratchFile file(".txt");
+  ASSERT_TRUE(WriteFile(file.path(), "node1\nnode2\n").ok());
+  const auto id_of_job = [&](const std::string& command) {
+    const CommandRun printed = RunTutti(absl::StrCat("launch --hosts ", file.path(), " -- ", command));
+    std::set<std::string> ids;
+    for (const std::string& line : Commands(printed)) {
+      const std::size_t begin = line.find("TUTTI_JOB_ID=");
+      ids.insert(line.substr(begin, line.find(' ', begin) - begin));
+    }
+    EXPECT_EQ(ids.size(), 1U) << printed.out << printed.err;
+    return *ids.begin();
+  };
+  EXPECT_EQ(id_of_job("train --lr 1"), id_of_job("train --lr 1"));
+  EXPECT_NE(id_of_job("train --lr 1"), id_of_job("train --lr 2"));
 }
 
 TEST(LaunchHostsTest, RanksOfEveryHostAreNamedAsInTheJob) {
