@@ -147,8 +147,8 @@ class Transport {
   // for so long that what was sent to it must be taken back; not to be called for this rank itself.
   virtual void Disconnect(Rank peer, const absl::Status& cause) = 0;
 
-  // How many bytes the network has taken of the long messages that this rank has sent to `peer`, of all groups: the
-  // number grows as long as `peer` takes any. 0 where the transport cannot tell.
+  // How many bytes the network has taken of what carries long messages of all groups to `peer`, and of answers to those
+  // from there: the number grows as long as `peer` takes any. 0 where the transport cannot tell.
   virtual std::int64_t BytesTakenBy(Rank /*peer*/) const { return 0; }
 
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at

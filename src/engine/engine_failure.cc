@@ -18,9 +18,10 @@ constexpr absl::Duration kGrace = absl::Milliseconds(40);
 // Where the memory cannot be taken out of their reach, peers have the time that a step may take on a very busy machine.
 constexpr absl::Duration kLongGrace = absl::Seconds(30);
 // A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
-// Messages to other nodes cross the network all the same, so the time begins anew with each message that ends.
+// Messages to other nodes cross the network all the same, so the time begins anew with each message that ends, and when
+// peers have taken bytes of any group.
 constexpr absl::Duration kMessageGrace = absl::Seconds(1);
-// Later than kMessageGrace: when no message has ended for this time, the transport is shut down.
+// Later than kMessageGrace: when nothing has moved for this time, the transport is shut down.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // The message of a Send or Recv is not cut into segments, so it cannot stop half-way: a peer has the time that its
 // message takes at this speed. A peer on a slower link is given up.

@@ -164,11 +164,13 @@ absl::Status GradientExchange::Finish() {
     holds_sums_ = sums_;
     // On a GPU only the stream waits.
     const auto finish_all = context_.memory->on_device() ? FinishOutputs : FinishAll;
-    if (used_.data() == nullptr) return finish_all(absl::MakeSpan(buckets_), context_.statistics);
+    if (used_.data() == nullptr) {
+      return context_.OrAbort(finish_all(absl::MakeSpan(buckets_), context_.statistics));
+    }
     Work agreement = AgreeOnUsed(missing);
     absl::Status status = finish_all(absl::MakeSpan(buckets_), context_.statistics);
     status.Update(agreement.Wait());
-    return status;
+    return context_.OrAbort(std::move(status));
   }
   in_step_ = false;
   return absl::OkStatus();
@@ -229,8 +231,13 @@ void GradientExchange::TakeOver(const GradientExchange& former) {
 }
 
 absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
-  // On the host, too, buckets of a backward that an exception has ended may be on their way.
-  if (absl::Status ended = FinishAll(absl::MakeSpan(buckets_), context_.statistics); !ended.ok()) return ended;
+  if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
+  // On the host, too, buckets of a backward that an exception has ended may be on their way, with their states.
+  absl::Status ended;
+  for (ExchangeBucket& bucket : buckets_) {
+    if (!bucket.states().empty()) ended.Update(bucket.Finish(context_.statistics));
+  }
+  if (!ended.ok()) return ended;
   return absl::MakeSpan(buckets_);
 }
 

@@ -81,7 +81,8 @@ absl::Status WeightExchange::Launch() {
 
 absl::Status WeightExchange::Arrive() {
   if (!weights_->travels()) return absl::OkStatus();
-  if (absl::Status status = weights_->FinishOutputs(context_.statistics); !status.ok()) return status;
+  absl::Status arrived = context_.OrAbort(weights_->FinishOutputs(context_.statistics));
+  if (!arrived.ok()) return arrived;
   weights_->Replace();
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +43,12 @@ TEST(DISABLED_BootstrapProgram, Rank) {
 
 // Two threads of rank 0 of two, whose peer does not come: each waits for as long as it was told.
 TEST(DISABLED_BootstrapProgram, RankWithTwoThreads) {
-  std::thread patient([] { EXPECT_FALSE(BootstrapFromEnvironment(absl::Seconds(8)).ok()); });
+  std::atomic<bool> begins = false;
+  std::thread patient([&] {
+    begins = true;
+    EXPECT_FALSE(BootstrapFromEnvironment(absl::Seconds(8)).ok());
+  });
+  while (!begins) absl::SleepFor(absl::Milliseconds(1));
   absl::SleepFor(absl::Seconds(1));
   const absl::Time begin = absl::Now();
   const absl::Status status = BootstrapFromEnvironment(absl::Milliseconds(100)).status();

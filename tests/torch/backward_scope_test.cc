@@ -24,6 +24,10 @@ using torch::autograd::tensor_list;
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
+struct BadBatch : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // A segment whose activations are not kept: its backward computes them anew, and calls backward() inside of backward().
 struct Checkpointed : torch::autograd::Function<Checkpointed> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input, std::int64_t segment) {
@@ -38,8 +42,10 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     torch::Tensor input = context->get_saved_variables()[0].detach().requires_grad_();
     const torch::AutoGradMode grad(true);
     segment->forward(input).backward(gradients[0]);
+    if (blows_after_the_nested_one) throw BadBatch("a bad batch");
     return {input.grad(), torch::Tensor()};
   }
+  static inline thread_local bool blows_after_the_nested_one = false;
 };
 
 torch::Tensor ForwardCheckpointed(const Sequential& segment, const torch::Tensor& input) {
@@ -137,10 +143,6 @@ TEST(ReentrantWithUnused, BackwardEndsWithTheExchange) {
   });
 }
 
-struct BadBatch : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 // The identity, whose backward throws when it is told to.
 struct Fuse : torch::autograd::Function<Fuse> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input, bool blows) {
@@ -223,6 +225,34 @@ TEST_P(ExceptionInBackward, BetweenNestedBackwardsMayBeFollowedByTheSameBackward
       replicas.Step(optimizer);
     }
     EXPECT_EQ(replicas.TakeStatistics().steps, 3);
+    replicas.CheckReplicas();
+  });
+}
+
+// The segment itself throws, when its nested backward() has ended and before anything of the outer one runs.
+TEST_P(ExceptionInBackward, AfterANestedBackwardMayBeFollowedByTheSameBackward) {
+  const Data data;
+  const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
+                                                       std::make_shared<Segments>(false)};
+  RunWorld(2, [&](Communicator& world) {
+    Segments& net = *nets[world.rank()];
+    DataParallel replicas(world, net, Options());
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const torch::Tensor inputs = data.inputs.narrow(0, 16 * world.rank(), 16).clone().requires_grad_();
+    const auto backward = [&](bool blows) {
+      optimizer.zero_grad();
+      Checkpointed::blows_after_the_nested_one = blows;
+      net.forward(inputs, /*checkpointed=*/true).square().mean().backward();
+    };
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_THROW(backward(true), BadBatch);
+      if (step % 2 == 0) {
+        EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
+      }
+      backward(false);
+      replicas.Step(optimizer);
+    }
+    EXPECT_EQ(replicas.TakeStatistics().steps, 4);
     replicas.CheckReplicas();
   });
 }

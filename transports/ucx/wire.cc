@@ -482,7 +482,7 @@ void Wire::HasClosed(Connection& connection) {
   connection.closed = true;
   const bool all = std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.closed; });
   // A frame that was begun does not arrive any more. Of a peer that leaves, all that is left to read counts for more.
-  const bool loses = connection.writes && !said_goodbye_;
+  const bool loses = sends_ && connection.writes && !said_goodbye_;
   if (all || loses || connection.in_left > 0 || connection.staged_end > connection.staged_begin) {
     Break("it closed its connection");
   }

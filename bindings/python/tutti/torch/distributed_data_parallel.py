@@ -127,7 +127,9 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
                              "wrap its .module")
         self._ignored = {name for attribute in _IGNORE for name in getattr(module, attribute, ())}
-        parameters, named_buffers = self._exchanged(module.named_parameters()), self._exchanged(module.named_buffers())
+        # A tensor of which one name is not ignored is exchanged.
+        parameters = self._exchanged(module.named_parameters(remove_duplicate=False))
+        named_buffers = self._exchanged(module.named_buffers(remove_duplicate=False))
         lazy = [name for name, tensor in [*parameters, *named_buffers] if torch.nn.parameter.is_lazy(tensor)]
         if lazy:
             raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
@@ -291,12 +293,18 @@ class DistributedDataParallel(torch.nn.Module):
         return self._replicas.weights_were_written()
 
     def broadcast_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives all ranks the state of rank 0's optimizer, for a training that is resumed. Collective."""
+        """Gives all ranks the state of rank 0's optimizer, for a training that is resumed. Collective.
+
+        What the optimizer keeps of parameters that are ignored stays this rank's own.
+        """
+        exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
+        own = {parameter: state for parameter, state in optimizer.state.items() if parameter not in exchanged}
         saved = io.BytesIO()
         torch.save(optimizer.state_dict(), saved)
         received = self._replicas.broadcast_bytes(saved.getvalue())
         # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
         optimizer.load_state_dict(torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
+        optimizer.state.update(own)
 
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.
@@ -447,7 +455,7 @@ class DistributedDataParallel(torch.nn.Module):
         Called before every call that makes buffers equal.
         """
         if not _hold(self._buffer_places):
-            self._replicas.set_buffers(self._exchanged(self.module.named_buffers()))
+            self._replicas.set_buffers(self._exchanged(self.module.named_buffers(remove_duplicate=False)))
             self._buffer_places = _places_of(self.module, "_buffers")
 
     def _check_module(self) -> None:

@@ -43,14 +43,20 @@ class BackwardScope {
   BackwardScope(const BackwardScope&) = delete;
   BackwardScope& operator=(const BackwardScope&) = delete;
 
-  // Whether an exception has ended the backward() that opened the scope. To be asked when no backward() runs.
-  bool abandoned() const { return open_ && end_.expired(); }
+  // Whether an exception has ended the backward() that opened the scope. To be called when no backward() runs.
+  bool Abandoned() {
+    if (!open_ || !end_.expired()) return false;
+    outer_.reset();  // the outer backward() of a nested one has ended, too
+    return true;
+  }
 
   // To be called by every hook.
   void Enter() {
     const int task = torch::autograd::get_current_graph_task_id();
     if (task == task_) return;
-    if (abandoned() && outer_ == nullptr) {
+    // Of a nested backward() that has ended, `outer_` waits for the outer one: in vain where the graph of the outer one
+    // is gone.
+    if (open_ && end_.expired() && (outer_ == nullptr || caller_.expired())) {
       Close();
       owner_.CancelBackward();
     }
@@ -92,6 +98,7 @@ class BackwardScope {
     task_ = kNoTask;
     end_.reset();
     outer_ = std::make_shared<BackwardScope*>(this);
+    caller_ = torch::autograd::get_current_node();
     for (const torch::autograd::Edge& edge : caller.next_edges()) {
       if (!edge.is_valid()) continue;
       auto& hooks = edge.function->pre_hooks();
@@ -121,6 +128,7 @@ class BackwardScope {
   int task_ = kNoTask;                     // autograd's number of the backward that will close the scope
   std::weak_ptr<bool> end_;                // lives as long as that backward
   std::shared_ptr<BackwardScope*> outer_;  // while a nested backward() has ended, and its outer one is not known yet
+  std::weak_ptr<torch::autograd::Node> caller_;  // the node of the outer one that ran the nested one
 };
 
 }  // namespace tutti::nn

@@ -57,16 +57,16 @@ class GradientHooks : private BackwardScope::Owner {
 
   // To be called before an optimizer uses the gradients: FailedPrecondition when an exception has ended the last
   // backward.
-  absl::Status CheckNotAbandoned() const;
+  absl::Status CheckNotAbandoned();
   // Lets the synchronizer give up a backward that an exception has ended; CheckNotAbandoned stays an error.
   void GiveUpAbandoned() {
-    if (scope_.abandoned()) CancelBackward();
+    if (scope_.Abandoned()) CancelBackward();
   }
   // How many backward() have exchanged gradients.
   std::int64_t exchanged_backwards() const { return exchanged_backwards_; }
   // To be called before or after an optimizer uses the gradients: FailedPrecondition names a gradient that is this
   // rank's alone. `used`: exchanged_backwards() when the optimizer used gradients before, 0 if it has not.
-  absl::Status CheckExchanged(std::int64_t used) const;
+  absl::Status CheckExchanged(std::int64_t used);
 
  private:
   // The hook of a parameter belongs to the parameter's gradient accumulator, where any number of hooks have their
@@ -292,14 +292,14 @@ inline void GradientHooks::FinishBackward() {
   for (Trained& trained : trained_) trained.exchanged = exchanges_;
 }
 
-inline absl::Status GradientHooks::CheckNotAbandoned() const {
-  if (!scope_.abandoned() || !synchronizer_.exchanges_gradients()) return absl::OkStatus();
+inline absl::Status GradientHooks::CheckNotAbandoned() {
+  if (!scope_.Abandoned() || !synchronizer_.exchanges_gradients()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "an exception has ended the last backward(), so the gradients of some parameters are missing or were not "
       "exchanged: on all ranks, call zero_grad() and repeat it before the step");
 }
 
-inline absl::Status GradientHooks::CheckExchanged(std::int64_t used) const {
+inline absl::Status GradientHooks::CheckExchanged(std::int64_t used) {
   if (!synchronizer_.exchanges_gradients()) return absl::OkStatus();
   if (absl::Status ended = CheckNotAbandoned(); !ended.ok()) return ended;
   if (accumulates_) {

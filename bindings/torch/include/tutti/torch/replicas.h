@@ -243,9 +243,10 @@ inline std::vector<NamedTensor> Replicas::Replicated() const {
 
 inline Replicas::~Replicas() {
   gradients_.reset();
-  // Every rank has begun an exchange for a forward that does not come: Restart ends it. After an error the exchange is
-  // given up.
-  if (synchronizer_ != nullptr && std::uncaught_exceptions() == exceptions_) (void)synchronizer_->Restart();
+  // Every rank has begun an exchange of weights for a forward that does not come: Restart ends it. After an error the
+  // exchange is given up.
+  if (synchronizer_ == nullptr || !synchronizer_->exchanges_weights()) return;
+  if (std::uncaught_exceptions() == exceptions_) (void)synchronizer_->Restart();
 }
 
 inline void Replicas::Broadcast() {

@@ -35,7 +35,7 @@ def with_bagua(
     """Trains the module by ``algorithm`` on all ranks from now on, and returns the module itself. Collective.
 
     Today: ``model = tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)``. Parameters and buffers
-    become those of rank 0. ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has
+    become those of rank 0, except those that the module says to ignore. ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has
     no effect. A second call replaces the algorithm of the first. Errors are those of DistributedDataParallel.
     """
     if not isinstance(algorithm, Algorithm):
