@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import tutti.torch
 from ranks import run_ranks
 from replicas_test import of_all_ranks, wrap
 
@@ -72,3 +73,34 @@ def has_an_expert_of_its_own_size(rank):
 
 def test_ignored_parameters_may_differ_in_shape():
     run_ranks(2, has_an_expert_of_its_own_size)
+
+
+def resumes_an_optimizer(rank):
+    module = WithExpert(rank)
+    module._ddp_params_and_buffers_to_ignore = ["expert.weight"]
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "gradient_allreduce")
+    step(model, optimizer, rank)
+    own = optimizer.state[module.expert.weight]["momentum_buffer"].clone()
+    optimizer.state[module.shared.weight]["momentum_buffer"].fill_(rank)
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.state[module.shared.weight]["momentum_buffer"].eq(0).all(), "that of rank 0"
+    assert torch.equal(optimizer.state[module.expert.weight]["momentum_buffer"], own)
+
+
+def test_the_optimizer_keeps_what_it_knows_of_ignored_parameters():
+    run_ranks(2, resumes_an_optimizer)
+
+
+def ignores_one_name_of_two(rank):
+    module = WithExpert(rank)
+    module.head = torch.nn.Linear(6, 3)
+    module.head.weight = module.expert.weight
+    module._ddp_params_and_buffers_to_ignore = ["expert.weight"]
+    model, optimizer = wrap("gradient_allreduce", module)
+    assert module.expert.weight.eq(0).all(), "the weight of rank 0, as in torch's DDP"
+    model.check_replicas()
+
+
+def test_a_tensor_with_a_name_that_is_not_ignored_is_exchanged():
+    run_ranks(2, ignores_one_name_of_two)
