@@ -270,6 +270,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void WakeThread();
   // Deletes the calls that FreeLater was given. Not called by the driver.
   void FreeUnused();
+  // Calls the function of the executor of this name, for which nobody needs the seat.
+  void BeginThread() TUTTI_NO_THREAD_SAFETY_ANALYSIS { executor_->BeginThread(); }
   // The engine's own thread; `seen`: the thread's calls (Presence::thread_calls) that need no answer.
   void ThreadMain(std::uint32_t seen);
 

@@ -99,7 +99,7 @@ void Engine::FreeSeat() {
 }
 
 void Engine::ThreadMain(std::uint32_t seen) {
-  executor_->BeginThread();
+  BeginThread();
   const bool alone = options_.presence.size() == 1;
   const absl::Duration tick = alone ? absl::Hours(1) : std::min(options_.idle_tick, absl::Hours(1));
   while (!stop_.load(std::memory_order_seq_cst)) {
