@@ -213,7 +213,7 @@ absl::Status GradientExchange::SetLossScale(double scale) {
 
 absl::Status GradientExchange::Restart() {
   absl::Status ended = FinishAll(absl::MakeSpan(buckets_), context_.statistics);
-  // What was held back is a part of gradients of the old weights.
+  // Residuals are parts of gradients of the old weights.
   for (const ExchangeBucket& bucket : buckets_) bucket.ZeroResiduals();
   return ended;
 }

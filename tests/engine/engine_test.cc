@@ -327,7 +327,7 @@ TEST_F(EngineTest, ANoteAboutAnotherGroupOrOfAStrangerEndsNothing) {
   EXPECT_EQ(Run(NewCall()).code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// What peers tell of a group that this rank is about to open: of many notes the cause of a failure is kept.
+// Peers send notes about a group that this rank is about to open: of many notes the cause of a failure is kept.
 TEST_F(EngineTest, TheCauseOfAFailureOutlastsManyDepartures) {
   transport().notes.assign(10, {.from = 1, .group = 9, .cause = absl::AbortedError("enough")});
   transport().notes.resize(1000, {.from = 1, .group = 9, .cause = absl::OkStatus()});

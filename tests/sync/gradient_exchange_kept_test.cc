@@ -98,7 +98,7 @@ TEST_P(KeptGradients, MayBeZeroedOrWrittenAnew) {
   });
 }
 
-// What a codec held back of gradients of the old weights does not reach the new ones.
+// Residuals of gradients of the old weights do not reach the new weights.
 TEST(HeldBackGradients, AreForgottenByRestart) {
   RunWorld(kRanks, [](Communicator& world) {
     const std::unique_ptr<Synchronizer> synchronizer = Make(world, "bytegrad:codec=topk,error_feedback=true");

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -204,56 +205,47 @@ TEST_P(ExceptionInBackward, ThatAllRanksCatchMayBeFollowedByTheSameBackward) {
   });
 }
 
-TEST_P(ExceptionInBackward, BetweenNestedBackwardsMayBeFollowedByTheSameBackward) {
+// Trains Segments by `backward`, which throws BadBatch when it is told to, and is repeated then; in every other step
+// after an attempt to make the step all the same.
+void TrainThroughExceptions(
+    const DataParallelOptions& options,
+    const std::function<void(Segments& net, const torch::Tensor& inputs, bool blows)>& backward) {
   const Data data;
   const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
                                                        std::make_shared<Segments>(false)};
+  constexpr int kSteps = 6;
   RunWorld(2, [&](Communicator& world) {
     Segments& net = *nets[world.rank()];
-    DataParallel replicas(world, net, Options());
+    DataParallel replicas(world, net, options);
     torch::optim::SGD optimizer(net.parameters(), 0.1);
     const torch::Tensor inputs = data.inputs.narrow(0, 16 * world.rank(), 16).clone().requires_grad_();
-    const auto backward = [&](bool blows) {
+    for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
-      const torch::Tensor hidden = Fuse::apply(ForwardCheckpointed(net.first, inputs), blows);
-      ForwardCheckpointed(net.second, hidden).square().mean().backward();
-    };
-    for (int step = 0; step < 3; ++step) {
-      EXPECT_THROW(backward(true), BadBatch);
-      EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
-      backward(false);
+      EXPECT_THROW(backward(net, inputs, true), BadBatch);
+      if (step % 2 == 0) {
+        EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
+      }
+      optimizer.zero_grad();
+      backward(net, inputs, false);
       replicas.Step(optimizer);
     }
-    EXPECT_EQ(replicas.TakeStatistics().steps, 3);
+    EXPECT_EQ(replicas.TakeStatistics().steps, kSteps);
     replicas.CheckReplicas();
+  });
+}
+
+TEST_P(ExceptionInBackward, BetweenNestedBackwardsMayBeFollowedByTheSameBackward) {
+  TrainThroughExceptions(Options(), [](Segments& net, const torch::Tensor& inputs, bool blows) {
+    const torch::Tensor hidden = Fuse::apply(ForwardCheckpointed(net.first, inputs), blows);
+    ForwardCheckpointed(net.second, hidden).square().mean().backward();
   });
 }
 
 // The segment itself throws, when its nested backward() has ended and before anything of the outer one runs.
 TEST_P(ExceptionInBackward, AfterANestedBackwardMayBeFollowedByTheSameBackward) {
-  const Data data;
-  const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
-                                                       std::make_shared<Segments>(false)};
-  RunWorld(2, [&](Communicator& world) {
-    Segments& net = *nets[world.rank()];
-    DataParallel replicas(world, net, Options());
-    torch::optim::SGD optimizer(net.parameters(), 0.1);
-    const torch::Tensor inputs = data.inputs.narrow(0, 16 * world.rank(), 16).clone().requires_grad_();
-    const auto backward = [&](bool blows) {
-      optimizer.zero_grad();
-      Checkpointed::blows_after_the_nested_one = blows;
-      net.forward(inputs, /*checkpointed=*/true).square().mean().backward();
-    };
-    for (int step = 0; step < 4; ++step) {
-      EXPECT_THROW(backward(true), BadBatch);
-      if (step % 2 == 0) {
-        EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
-      }
-      backward(false);
-      replicas.Step(optimizer);
-    }
-    EXPECT_EQ(replicas.TakeStatistics().steps, 4);
-    replicas.CheckReplicas();
+  TrainThroughExceptions(Options(), [](Segments& net, const torch::Tensor& inputs, bool blows) {
+    Checkpointed::blows_after_the_nested_one = blows;
+    net.forward(inputs, /*checkpointed=*/true).square().mean().backward();
   });
 }
 

@@ -308,7 +308,7 @@ TEST(WireBroken, OfSeveralConnectionsTheLastThatClosesBreaksTheWire) {
   attacked.ExpectBroken("closed its connection");
 }
 
-// What a peer has closed is not written to, and no frame is lost there.
+// Frames are lost that are written to a connection whose other end is closed: the open connections take all of them.
 TEST(WireBroken, AConnectionThatThePeerHasClosedCarriesNoFrames) {
   constexpr std::size_t kBytes = 300'000;
   auto [closed, socket_a] = Join();

@@ -212,7 +212,7 @@ bool Wire::Progress() {
   bool moved = false;
   std::int64_t reads = kReadAtOnce;
   std::int64_t writes = kReadAtOnce;
-  // What there is to move at once may be that of one connection: each is the first one in turn.
+  // Connections take turns at being the first one, which alone may use up all that is moved at once.
   std::size_t i = first_ = first_ + 1 < connections_.size() ? first_ + 1 : 0;
   for (std::size_t turn = 0; turn < connections_.size() && !broken_; ++turn, ++i) {
     if (i == connections_.size()) i = 0;
@@ -268,8 +268,8 @@ void Wire::CountTurn(const Outgoing& message, std::int64_t bytes) {
   if (message.matched) to_finish_.splice(to_finish_.end(), to_finish_, to_finish_.begin());
 }
 
-// Of the message that may go on whatever the window is, and the one that may while the window is open, the older one,
-// unless the list of one has yielded to that of the other.
+// Two messages may be next: one that is matched, which no window holds up, and one that is not, while the window is
+// open. The older one is next, unless the list of the one has yielded to that of the other.
 Wire::Outgoing* Wire::NextMessage() {
   Outgoing* const offer = to_offer_.empty() || unmatched_ >= window_ ? nullptr : &to_offer_.front();
   if (to_finish_.empty()) return offer;

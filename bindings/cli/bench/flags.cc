@@ -38,7 +38,7 @@ void AddSweep(CLI::App& bench, BenchFlags& flags) {
                   "be given several times; none: values travel as they are; all: none and every codec")
       ->type_name("CODEC")
       ->allow_extra_args(false)
-      // What a codec does with zeros, which repeated sums would be, is not what it does with gradients. The flag
+      // Buffers that nobody rewrites hold zeros, which take other paths through a codec than gradients do. The flag
       // --no-rewrite, which is added later, has the last word.
       ->each([&flags](const std::string&) { flags.options.rewrite = true; });
   bench.add_flag("--in-place", flags.in_place, "One buffer (the default); with --out-of-place both, in two lines");

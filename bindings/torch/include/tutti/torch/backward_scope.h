@@ -54,8 +54,8 @@ class BackwardScope {
   void Enter() {
     const int task = torch::autograd::get_current_graph_task_id();
     if (task == task_) return;
-    // Of a nested backward() that has ended, `outer_` waits for the outer one: in vain where the graph of the outer one
-    // is gone.
+    // An exception has ended the backward() whose end would close the scope. Where a nested backward() has ended and
+    // its outer one is awaited, the same is known once the graph of the outer one is gone.
     if (open_ && end_.expired() && (outer_ == nullptr || caller_.expired())) {
       Close();
       owner_.CancelBackward();
@@ -87,19 +87,19 @@ class BackwardScope {
 
   void EndTask() {
     const std::shared_ptr<torch::autograd::Node> caller = torch::autograd::get_current_node();
-    if (caller != nullptr && !owner_.HasAllGradients()) return WaitForOuter(*caller);
+    if (caller != nullptr && !owner_.HasAllGradients()) return WaitForOuter(caller);
     Close();
     owner_.FinishBackward();
   }
 
   // Lets the nodes to which `caller`, the node that ran the nested backward(), hands its gradients enter the scope:
   // autograd shows a callback nothing of the outer backward() but this node.
-  void WaitForOuter(const torch::autograd::Node& caller) {
+  void WaitForOuter(const std::shared_ptr<torch::autograd::Node>& caller) {
     task_ = kNoTask;
     end_.reset();
     outer_ = std::make_shared<BackwardScope*>(this);
-    caller_ = torch::autograd::get_current_node();
-    for (const torch::autograd::Edge& edge : caller.next_edges()) {
+    caller_ = caller;
+    for (const torch::autograd::Edge& edge : caller->next_edges()) {
       if (!edge.is_valid()) continue;
       auto& hooks = edge.function->pre_hooks();
       // A node that belongs to a leaf, or to a graph that is kept, has the hook of an earlier backward().
