@@ -7,9 +7,10 @@
 
 namespace tutti {
 
-// Runs functions in the order in which they come, one after the other, on a thread of its own. A function may block,
-// for example until a later one has run: once a function has run for a millisecond, or has said that it may block, the
-// later functions run on another thread. Thread-safe.
+// Runs functions in the order in which they come, on a thread of its own. A function may block, for example until a
+// later one has run: once a function has run for a millisecond, or has said that it may block, the later functions run
+// on another thread, beside it. A function whose thread gets no processor for a millisecond counts as one that blocks,
+// so no two functions may rely on running one after the other. Thread-safe.
 class CallbackThreads {
  public:
   CallbackThreads();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -51,6 +52,40 @@ TEST(Callbacks, AllOfOneWorkRunInOrder) {
     ASSERT_EQ(work.Wait(), absl::OkStatus());
   });  // communicators have run all callbacks when they are destroyed
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+// Callbacks of one Work do not run beside each other, not even where the first one takes so long that it counts as
+// blocked; those of another Work do.
+TEST(Callbacks, OnesOfAnotherWorkRunBesideALongOne) {
+  int running = 0;
+  std::vector<int> order;
+  std::latch other_has_run(1);
+  RunWorld(2, [&](Communicator& comm) {
+    float value = 1;
+    if (comm.rank() == 1) {
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+      ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+      ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+      return;
+    }
+    Work work = comm.Recv(&value, 1, DType::kF32, 1);
+    float other_value = 0;
+    Work other = comm.Recv(&other_value, 1, DType::kF32, 1);
+    for (int i = 0; i < 3; ++i) {
+      work.OnDone([&, i](const absl::Status&) {
+        EXPECT_EQ(++running, 1);
+        other_has_run.wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        order.push_back(i);
+        --running;
+      });
+    }
+    other.OnDone([&](const absl::Status&) { other_has_run.count_down(); });
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+    ASSERT_EQ(other.Wait(), absl::OkStatus());
+  });  // communicators have run all callbacks when they are destroyed
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Callbacks, RunAtOnceWhenTheCallHasEnded) {
