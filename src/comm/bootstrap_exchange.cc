@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "comm/agreement_fields.h"
+#include "store/byte_order.h"
 #include "tutti/bootstrap.h"
 
 namespace tutti {
@@ -70,20 +71,23 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
   return missing;
 }
 
-// Leaves a note in the place of each missing contribution, and in that of `own`: other ranks that wait for a missing
-// rank then hear why this rank gave up, and not only that this rank is gone; and a rank that comes later does not take
-// the contribution of one that has given up for that of one that is there.
+// The key of a part of the values that rank 0 hands out.
+std::string KeyOfPart(absl::string_view prefix, std::size_t part) { return absl::StrCat(prefix, "all/", part); }
+
+// Leaves a note in the place of each missing contribution, where rank 0 would hand all contributions out, and in the
+// place of `own`: other ranks that wait there then hear why this rank gave up, and not only that this rank is gone; and
+// a rank that comes later does not take the contribution of one that has given up for that of one that is there.
 void GiveUp(Store& store, absl::string_view prefix, Rank own, Missing missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   missing.ranks.resize(std::min(missing.ranks.size(), kMaxListed));
-  const auto leave_note = [&](Rank rank, absl::string_view kind) {
-    return store.Set(absl::StrCat(prefix, rank), absl::StrCat(kind, missing.text), TimeAt(end_ns)).ok();
+  const auto leave_note = [&](absl::string_view key, absl::string_view kind) {
+    return store.Set(key, absl::StrCat(kind, missing.text), TimeAt(end_ns)).ok();
   };
   for (const Rank rank : missing.ranks) {
-    if (!leave_note(rank, kGivenUp)) return;
+    if (!leave_note(absl::StrCat(prefix, rank), kGivenUp)) return;
   }
-  leave_note(own, kWithdrawn);
+  if (leave_note(KeyOfPart(prefix, 0), kGivenUp)) leave_note(absl::StrCat(prefix, own), kWithdrawn);
 }
 
 // Text such as "rank 1" or "ranks 1, 3".
@@ -131,78 +135,178 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
   return store.Set(absl::StrCat(prefix, rank), absl::StrCat(kContribution, value), TimeAt(end_ns));
 }
 
-absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
-                                                    std::int64_t end_ns, const LateRanksReport& late,
-                                                    const MeetingMembers* members) {
-  std::vector<std::string> values;
-  absl::flat_hash_set<Rank> contributed;
+namespace {
+
+// Waits for values that ranks leave under a prefix. Its arguments are those of GetFromAll.
+class Waiter {
+ public:
+  Waiter(Store& store, absl::string_view prefix, Rank own, int size, std::int64_t end_ns, const LateRanksReport& late,
+         const MeetingMembers* members)
+      : store_(store), prefix_(prefix), own_(own), size_(size), end_ns_(end_ns), late_(late), members_(members) {
+    if (late.report != nullptr) report_ns_ = NanosIn(late.patience);
+    // Just before the deadline the store is asked once: a store that is silent by then is not asked beyond the
+    // deadline.
+    if (end_ns != kNeverNanos) trial_ns_ = end_ns - absl::ToInt64Nanoseconds(kNamingLimit);
+    if (trial_ns_ <= MonotonicNanos()) trial_ns_ = kNeverNanos;
+  }
+
+  // What `rank` has contributed, once the ranks before `rank` have contributed.
+  absl::StatusOr<std::string> AwaitRank(Rank rank) { return Await(absl::StrCat(prefix_, rank), rank); }
+
+  // A part of what rank 0 hands out once all ranks have contributed.
+  absl::StatusOr<std::string> AwaitPart(std::size_t part) {
+    awaits_rank_0_ = true;
+    return Await(KeyOfPart(prefix_, part), 0);
+  }
+
+ private:
+  // The value of `key`, without its mark. Every rank from `first` on may be missing.
+  absl::StatusOr<std::string> Await(const std::string& key, Rank first) {
+    const auto on_gone = [&](Rank gone) { return HearOfEnd(gone, first, key); };
+    std::optional<Missing> silent;
+    while (true) {
+      const std::int64_t until_ns = std::min({end_ns_, report_ns_, trial_ns_});
+      absl::StatusOr<std::string> value = store_.Get(key, TimeAt(until_ns), on_gone);
+      if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members_);
+      if (value.ok()) return value->substr(kContribution.size());
+      if (!absl::IsDeadlineExceeded(value.status())) return value.status();
+      Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
+      if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
+      if (until_ns == end_ns_) {
+        GiveUp(store_, prefix_, own_, missing);
+        return TooLate(missing.text, members_);
+      }
+      if (until_ns == report_ns_) {
+        if (!missing.text.empty()) late_.report(missing.text);
+        report_ns_ = kNeverNanos;
+      } else {
+        if (!missing.answered) silent = missing;
+        trial_ns_ = kNeverNanos;
+      }
+    }
+  }
+
   // A rank that is gone has perhaps contributed before its end; if not, nobody needs to wait for that rank any longer.
-  const auto on_gone = [&](Rank gone) {
-    if (gone < static_cast<Rank>(values.size()) || gone >= size || contributed.contains(gone)) return absl::OkStatus();
-    absl::Status status = store.Look(absl::StrCat(prefix, gone), TimeAt(end_ns)).status();
-    if (status.ok()) contributed.insert(gone);
+  // Rank 0 has to hand out `key`, too, where that is awaited.
+  absl::Status HearOfEnd(Rank gone, Rank first, const std::string& key) {
+    if (gone < first || gone >= size_ || contributed_.contains(gone)) return absl::OkStatus();
+    const std::string owed = awaits_rank_0_ && gone == 0 ? key : absl::StrCat(prefix_, gone);
+    absl::Status status = store_.Look(owed, TimeAt(end_ns_)).status();
+    if (status.ok()) contributed_.insert(gone);
     if (!absl::IsNotFound(status)) return status;
-    return RankIsGone(NameOf(members, gone));
+    return RankIsGone(NameOf(members_, gone));
+  }
+
+  Store& store_;
+  const absl::string_view prefix_;
+  const Rank own_;
+  const int size_;
+  const std::int64_t end_ns_;
+  const LateRanksReport late_;
+  const MeetingMembers* const members_;
+  std::int64_t report_ns_ = kNeverNanos;
+  std::int64_t trial_ns_ = kNeverNanos;
+  bool awaits_rank_0_ = false;             // all others have contributed once rank 0 hands out
+  absl::flat_hash_set<Rank> contributed_;  // ranks that are gone, after they have contributed
+};
+
+// Leaves the values of all ranks to the other ranks: each value after its length, in parts as long as a store takes.
+// The first part comes last: a rank that finds the first part finds the others. Returns how many parts there are.
+absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view prefix, const std::vector<std::string>& values,
+                                    std::int64_t end_ns) {
+  std::string all;
+  for (const std::string& value : values) {
+    AppendInteger(static_cast<std::uint32_t>(value.size()), all);
+    all += value;
+  }
+  const std::size_t most = kMaxValueBytes - kContribution.size();
+  const std::size_t parts = (all.size() + most - 1) / most;
+  for (std::size_t part = parts; part-- > 0;) {
+    const absl::string_view bytes = absl::string_view(all).substr(part * most, most);
+    const absl::Status status = store.Set(KeyOfPart(prefix, part), absl::StrCat(kContribution, bytes), TimeAt(end_ns));
+    if (!status.ok()) return status;
+  }
+  return parts;
+}
+
+// What HandOut has left, once it is there.
+absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, int size) {
+  std::string all;
+  std::size_t parts = 0;
+  std::vector<std::string> values;
+  absl::string_view rest;
+  const auto read_on = [&] {
+    const absl::StatusOr<std::string> part = waiter.AwaitPart(parts++);
+    if (!part.ok()) return part.status();
+    all = absl::StrCat(rest, *part);
+    rest = all;
+    return absl::OkStatus();
   };
-  std::int64_t report_ns = late.report == nullptr ? kNeverNanos : NanosIn(late.patience);
-  // Just before the deadline the store is asked once: a store that is silent by then is not asked beyond the deadline.
-  std::int64_t trial_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - absl::ToInt64Nanoseconds(kNamingLimit);
-  if (trial_ns <= MonotonicNanos()) trial_ns = kNeverNanos;
-  std::optional<Missing> silent;
   while (values.size() < static_cast<std::size_t>(size)) {
-    const auto next = static_cast<Rank>(values.size());
-    const std::int64_t until_ns = std::min({end_ns, report_ns, trial_ns});
-    absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, next), TimeAt(until_ns), on_gone);
-    if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members);
-    if (value.ok()) {
-      values.push_back(value->substr(kContribution.size()));
-      silent.reset();
-      continue;
-    }
-    if (!absl::IsDeadlineExceeded(value.status())) return value.status();
-    const Missing missing = silent ? *silent : FindMissing(store, prefix, next, size, members);
-    if (until_ns == end_ns) {
-      GiveUp(store, prefix, own, missing);
-      return TooLate(missing.text, members);
-    }
-    if (until_ns == report_ns) {
-      if (!missing.text.empty()) late.report(missing.text);
-      report_ns = kNeverNanos;
-    } else {
-      if (!missing.answered) silent = missing;
-      trial_ns = kNeverNanos;
+    absl::string_view value = rest;
+    std::uint32_t bytes = 0;
+    if (TakeInteger(value, bytes) && value.size() >= bytes) {
+      values.emplace_back(value.substr(0, bytes));
+      rest = value.substr(bytes);
+    } else if (absl::Status status = read_on(); !status.ok()) {
+      return status;
     }
   }
   return values;
 }
 
-namespace {
-// Does what ExchangeBlobs does. Errors begin with `what`; on rank 0, `late` is told which ranks are late.
+// Does what ExchangeBlobs does, with about seven requests of each rank: a rank that asked for every other rank's value
+// would make a thousand ranks wait for minutes. Errors begin with `what`; on rank 0, `late` is told which ranks are
+// late.
 absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_view name, absl::string_view what,
                                                   Rank rank, int size, absl::string_view blob, std::int64_t end_ns,
                                                   const LateRanksReport& late, const MeetingMembers* members) {
   const std::string prefix = absl::StrCat("exchange/", name, "/");
   const std::string has_read = absl::StrCat(prefix, "read/");
+  const auto with_what = [what](const absl::Status& status, absl::string_view where = "") {
+    return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
+  };
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
-  absl::StatusOr<std::vector<std::string>> blobs =
-      GetFromAll(store, prefix, rank, size, end_ns, rank == 0 ? late : LateRanksReport(), members);
-  if (!blobs.ok()) return absl::Status(blobs.status().code(), absl::StrCat(what, ": ", blobs.status().message()));
+  if (rank != 0) {
+    absl::StatusOr<std::vector<std::string>> blobs =
+        TakeHandedOut(Waiter(store, prefix, rank, size, end_ns, {}, members), size);
+    if (!blobs.ok()) return with_what(blobs.status());
+    if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
+    return blobs;
+  }
 
+  absl::StatusOr<std::vector<std::string>> blobs = GetFromAll(store, prefix, rank, size, end_ns, late, members);
+  if (!blobs.ok()) return with_what(blobs.status());
+  const absl::StatusOr<std::size_t> parts = HandOut(store, prefix, *blobs, end_ns);
+  if (!parts.ok()) return parts.status();
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
   if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
-  if (rank != 0) return blobs;
   if (absl::Status status = GetFromAll(store, has_read, rank, size, end_ns, {}, members).status(); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat(what, ": not every rank has read it: ", status.message()));
+    return with_what(status, "not every rank has read it: ");
   }
-  for (const absl::string_view keys : {absl::string_view(prefix), absl::string_view(has_read)}) {
-    for (Rank r = 0; r < size; ++r) {
-      if (absl::Status status = store.Delete(absl::StrCat(keys, r), TimeAt(end_ns)); !status.ok()) return status;
-    }
+  std::vector<std::string> keys;
+  for (Rank r = 0; r < size; ++r) keys.insert(keys.end(), {absl::StrCat(prefix, r), absl::StrCat(has_read, r)});
+  for (std::size_t part = 0; part < *parts; ++part) keys.push_back(KeyOfPart(prefix, part));
+  for (const std::string& key : keys) {
+    if (absl::Status status = store.Delete(key, TimeAt(end_ns)); !status.ok()) return status;
   }
   return blobs;
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
+                                                    std::int64_t end_ns, const LateRanksReport& late,
+                                                    const MeetingMembers* members) {
+  Waiter waiter(store, prefix, own, size, end_ns, late, members);
+  std::vector<std::string> values;
+  while (values.size() < static_cast<std::size_t>(size)) {
+    absl::StatusOr<std::string> value = waiter.AwaitRank(static_cast<Rank>(values.size()));
+    if (!value.ok()) return value.status();
+    values.push_back(*std::move(value));
+  }
+  return values;
+}
 
 absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,
                                                          const MeetingMembers& members, absl::string_view blob) {
@@ -218,9 +322,14 @@ absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::strin
     return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': the blob of rank ", rank, " has ",
                                                    blob.size(), " bytes; at most ", most, " are allowed"));
   }
-  const std::int64_t end_ns = NanosAt(deadline);
   const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
-  return Exchange(store, name, what, rank, size, blob, end_ns, LateRanksOnStderr(what, end_ns), nullptr);
+  return ExchangeUntil(store, name, what, rank, size, blob, NanosAt(deadline));
+}
+
+absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::string_view name, absl::string_view what,
+                                                       Rank rank, int size, absl::string_view blob,
+                                                       std::int64_t end_ns) {
+  return Exchange(store, name, what, rank, size, blob, end_ns, LateRanksOnStderr(std::string(what), end_ns), nullptr);
 }
 
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,

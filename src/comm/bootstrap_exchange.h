@@ -47,6 +47,11 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members = nullptr);
 
+// ExchangeBlobs until `end_ns`. Errors and the line on stderr begin with `what`.
+absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::string_view name, absl::string_view what,
+                                                       Rank rank, int size, absl::string_view blob,
+                                                       std::int64_t end_ns);
+
 // ExchangeBlobs between the members of a group. `place` is the caller's position among the members and its rank in
 // `store`. Errors and the line on stderr begin with `what`: "Group 'pair' of ranks 2, 0".
 absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,

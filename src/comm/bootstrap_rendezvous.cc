@@ -65,10 +65,8 @@ absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Ide
 absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns) {
   const std::string what =
       absl::StrCat("joining job '", StoreKey(identity, {}).job_id, "' of ", identity.size, " ranks");
-  absl::Status met = Contribute(store, "joined/", identity.rank, "", end_ns);
-  const LateRanksReport late = identity.rank == 0 ? LateRanksOnStderr(what, end_ns) : LateRanksReport();
-  met.Update(GetFromAll(store, "joined/", identity.rank, identity.size, end_ns, late).status());
-  return met.ok() ? met : absl::Status(met.code(), absl::StrCat(what, ": ", met.message(), kOnThisNode));
+  const absl::Status met = ExchangeUntil(store, "joined", what, identity.rank, identity.size, "", end_ns).status();
+  return met.ok() ? met : absl::Status(met.code(), absl::StrCat(met.message(), kOnThisNode));
 }
 
 // Connects as ConnectTcpStore does. Where the ranks run one program after another, rank 0's process of the earlier

@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-inline constexpr std::uint32_t kStoreVersion = 2;
+inline constexpr std::uint32_t kStoreVersion = 3;
 inline constexpr std::size_t kClientHelloBytes = 8 + 3 * 4 + 3 * 32;
 inline constexpr std::size_t kServerHelloBytes = 8 + 4 + 32;  // without the proof that follows it
 inline constexpr std::size_t kProofBytes = 32;

@@ -1,6 +1,9 @@
 #include "comm/bootstrap_exchange.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -48,6 +51,7 @@ TEST(ExchangeBlobsTest, LeavesNothingBehindAndTheNameCanBeUsedAgain) {
     });
     EXPECT_FALSE(store->Look("exchange/x/0", Soon()).ok());
     EXPECT_FALSE(store->Look("exchange/x/read/0", Soon()).ok());
+    EXPECT_FALSE(store->Look("exchange/x/all/0", Soon()).ok());
   }
 }
 
@@ -60,6 +64,73 @@ TEST(ExchangeBlobsTest, ABlobThatIsTooLongIsNamedWithItsRank) {
   EXPECT_EQ(ExchangeBlobs(*store, "x", 0, 1, longest + "x", Soon()).status(),
             absl::InvalidArgumentError("exchange 'x': the blob of rank 0 has 16777216 bytes; at most 16777215 are "
                                        "allowed"));
+}
+
+// All blobs together are longer than a value of a store may be, and their lengths lie across its ends.
+TEST(ExchangeBlobsTest, ManyLongBlobsArriveWhole) {
+  auto store = MakeMemoryStore();
+  const std::vector<std::size_t> lengths = {kMaxValueBytes - 7, 1, kMaxValueBytes - 1, 0, 5'000'000};
+  const auto blob_of = [&](std::size_t rank) { return std::string(lengths[rank], static_cast<char>('a' + rank)); };
+  OnRanks(static_cast<int>(lengths.size()), [&](Rank rank) {
+    auto blobs = ExchangeBlobs(*store, "x", rank, static_cast<int>(lengths.size()),
+                               blob_of(static_cast<std::size_t>(rank)), Soon());
+    ASSERT_TRUE(blobs.ok()) << blobs.status();
+    ASSERT_EQ(blobs->size(), lengths.size());
+    for (std::size_t r = 0; r < lengths.size(); ++r) EXPECT_TRUE((*blobs)[r] == blob_of(r)) << "of rank " << r;
+  });
+  for (int part = 0; part < 4; ++part) {
+    EXPECT_FALSE(store->Look(absl::StrCat("exchange/x/all/", part), Soon()).ok());
+  }
+}
+
+// A store that counts the calls of its users.
+class CountingStore final : public Store {
+ public:
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {
+    ++calls_;
+    return store_->Set(key, value, deadline);
+  }
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) override {
+    ++calls_;
+    return store_->Get(key, deadline, on_gone);
+  }
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) override {
+    ++calls_;
+    return store_->Look(key, deadline);
+  }
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) override {
+    ++calls_;
+    return store_->Add(key, delta, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    ++calls_;
+    return store_->Delete(key, deadline);
+  }
+  int calls() const { return calls_; }
+
+ private:
+  const std::shared_ptr<Store> store_ = MakeMemoryStore();
+  std::atomic<int> calls_ = 0;
+};
+
+// A thousand ranks that each asked for the values of all others would keep the server busy for minutes.
+TEST(ExchangeBlobsTest, TheCallsOfAStoreGrowWithTheRanksAndNotWithTheirSquare) {
+  for (const int size : {4, 64}) {
+    CountingStore store;
+    OnRanks(size, [&](Rank rank) {
+      auto blobs = ExchangeBlobs(store, "x", rank, size, absl::StrCat(rank), Soon());
+      ASSERT_TRUE(blobs.ok()) << blobs.status();
+      EXPECT_EQ(blobs->back(), absl::StrCat(size - 1));
+    });
+    EXPECT_LE(store.calls(), 7 * size + 2) << size << " ranks";
+  }
+}
+
+TEST(ExchangeBlobsTest, NamesRank0WhereItHandsNothingOut) {
+  auto store = MakeMemoryStore();
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*store, "exchange/x/", rank, "", SoonNanos()).ok());
+  const absl::Status status = ExchangeBlobs(*store, "x", 1, 3, "", absl::Now() + absl::Milliseconds(300)).status();
+  EXPECT_EQ(status, absl::DeadlineExceededError("exchange 'x' of 3 ranks: missing ranks: 0"));
 }
 
 TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
@@ -116,6 +187,15 @@ TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("exchange 'second' of 3 ranks: rank 1 is gone"));
   });
+}
+
+// Rank 0 has contributed, and ends before it hands out what all ranks have contributed.
+TEST_F(ExchangeOfRanks, ARank0ThatIsGoneBeforeItHandsOutIsNamed) {
+  auto rank_0 = Join(0);
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*rank_0, "exchange/x/", rank, "", SoonNanos()).ok());
+  rank_0.reset();
+  const absl::Status status = ExchangeBlobs(*Join(1), "x", 1, 3, "", absl::InfiniteFuture()).status();
+  EXPECT_EQ(status, absl::UnavailableError("exchange 'x' of 3 ranks: rank 0 is gone, it has died or left"));
 }
 
 // Rank 1 of the world is member 0 of the group.

@@ -222,7 +222,7 @@ TEST_F(TcpGarbageTest, AnotherVersionIsNamed) {
   ClientHello hello{.version = 7, .rank = 1, .size = 2, .job = Sha256(job_.job_id)};
   old.Join(job_, Encode(hello));
   EXPECT_EQ(old.welcome().code, absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(old.welcome().text, HasSubstr("rank 1 speaks version 7 of the store protocol, the server version 2"));
+  EXPECT_THAT(old.welcome().text, HasSubstr("rank 1 speaks version 7 of the store protocol, the server version 3"));
 }
 
 TEST(TcpStoreTest, ALostServerIsUnavailableForThoseWhoWaitAndThoseWhoCome) {
