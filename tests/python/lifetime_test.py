@@ -472,16 +472,16 @@ def loop():
         model(torch.ones(2, 100)).sum().backward()
 threading.Thread(target=loop, daemon=True).start()
 time.sleep(0.3)""",
-    "with a thread that trains with the wrapper": """
+    **{f"with a thread that trains with the wrapper and {strategy}": f"""
 module = torch.nn.Linear(100, 100)
 optimizer = torch.optim.SGD(module.parameters(), 0.1)
-model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+model = tutti.torch.DistributedDataParallel(module, optimizer, "{strategy}")
 def loop():
     while True:
         model(torch.ones(2, 100)).sum().backward()
         optimizer.step()
 threading.Thread(target=loop, daemon=True).start()
-time.sleep(0.3)""",
+time.sleep(0.3)""" for strategy in ("decentralized", "gradient_allreduce")},
     "with an unwaited receive": "work = dist.irecv(tensor, 1 - dist.get_rank())",
 }
 

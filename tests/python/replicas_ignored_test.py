@@ -92,6 +92,25 @@ def test_the_optimizer_keeps_what_it_knows_of_ignored_parameters():
     run_ranks(2, resumes_an_optimizer)
 
 
+def resumes_the_optimizer_of_rank_0(rank):
+    """Rank 0 has loaded the state of its optimizer, and the optimizer of rank 1 is new."""
+    module = WithExpert(rank)
+    module._ddp_params_and_buffers_to_ignore = ["expert.weight"]
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    if rank == 0:
+        for parameter in module.parameters():
+            optimizer.state[parameter] = {"momentum_buffer": torch.ones_like(parameter)}
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "gradient_allreduce")
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.state[module.shared.weight]["momentum_buffer"].eq(1).all()
+    assert (module.expert.weight in optimizer.state) == (rank == 0)
+    step(model, optimizer, rank)
+
+
+def test_a_new_optimizer_learns_nothing_of_ignored_parameters():
+    run_ranks(2, resumes_the_optimizer_of_rank_0)
+
+
 def ignores_one_name_of_two(rank):
     module = WithExpert(rank)
     module.head = torch.nn.Linear(6, 3)

@@ -439,6 +439,60 @@ def test_async_that_lost_a_rank():
     assert run_ranks(2, dies_in_async, may_die=[1])[0] < 5
 
 
+class BadBatch(Exception):
+    pass
+
+
+class Recomputed(torch.autograd.Function):
+    """A segment whose backward computes it anew, in a backward of its own, and raises then where it is told to."""
+
+    @staticmethod
+    def forward(ctx, inputs, segment, blows):
+        ctx.save_for_backward(inputs)
+        ctx.segment, ctx.blows = segment, blows
+        return segment(inputs)
+
+    @staticmethod
+    def backward(ctx, gradients):
+        inputs = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            ctx.segment(inputs).backward(gradients)
+        if ctx.blows:
+            raise BadBatch
+        return inputs.grad, None, None
+
+
+class Segments(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.second = torch.nn.Linear(6, 16), torch.nn.Linear(16, 3)
+
+    def forward(self, inputs, blows):
+        return Recomputed.apply(Recomputed.apply(inputs, self.first, False), self.second, blows)
+
+
+def repeats_nested_backwards(rank):
+    model, optimizer = wrap("gradient_allreduce", Segments())
+    kept = []  # the losses keep the graph of the backward that has raised
+    for step in range(3):
+        for blows in (True, False):
+            inputs = torch.randn(16, 6, generator=torch.Generator().manual_seed(10 * step + rank), requires_grad=True)
+            optimizer.zero_grad()
+            kept.append(model(inputs, blows).square().mean())
+            if blows:
+                with pytest.raises(BadBatch):
+                    kept[-1].backward()
+            else:
+                kept[-1].backward()
+        optimizer.step()
+    model.check_replicas()
+
+
+def test_a_backward_of_nested_ones_may_be_repeated_while_its_graph_is_kept():
+    run_ranks(2, repeats_nested_backwards)
+
+
 def copies_and_drops(rank):
     model, optimizer = wrap("low_precision_decentralized")
     train(model, optimizer, rank)

@@ -249,6 +249,24 @@ TEST_P(ExceptionInBackward, AfterANestedBackwardMayBeFollowedByTheSameBackward) 
   });
 }
 
+// The inputs are a leaf, whose node keeps a hook of the segment that threw.
+TEST_P(ExceptionInBackward, LeavesTheInputsToBackwardsOfOtherModules) {
+  const Data data;
+  const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
+                                                       std::make_shared<Segments>(false)};
+  RunWorld(2, [&](Communicator& world) {
+    Segments& net = *nets[world.rank()];
+    DataParallel replicas(world, net, Options());
+    const torch::Tensor inputs = data.inputs.clone().requires_grad_();
+    const torch::Tensor other = (2 * inputs).sum();  // keeps the node of the inputs
+    Checkpointed::blows_after_the_nested_one = true;
+    EXPECT_THROW(ForwardCheckpointed(net.first, inputs).sum().backward(), BadBatch);
+    Checkpointed::blows_after_the_nested_one = false;
+    other.backward();
+    EXPECT_TRUE(inputs.grad().equal(torch::full_like(inputs, 2)));
+  });
+}
+
 // Buckets of the backward that was ended may still be on their way.
 TEST_P(ExceptionInBackward, IsNoObstacleForTheLossScaleAndTheState) {
   const Data data;

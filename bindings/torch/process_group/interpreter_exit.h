@@ -72,6 +72,13 @@ class EndsWithInterpreter : public Tracked {
     return live_;
   }
 
+  // The T, as far as it lives in this process: null once the interpreter ends, and in a forked child.
+  std::shared_ptr<T> Peek() {
+    if (process_ != getpid()) return nullptr;
+    const std::lock_guard lock(mutex_);
+    return live_;
+  }
+
   void End() override {
     // A forked child leaves the T to its parent: the threads do not exist for which the end would wait, and one of them
     // may have held the mutex.

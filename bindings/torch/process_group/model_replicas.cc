@@ -26,6 +26,19 @@ class ParametersWatch {
   std::vector<std::pair<std::string, nn::ParameterFacts>> facts_;
 };
 
+// Lives while a thread is in backward(): keeps the model, whose hooks the thread calls, and where the interpreter ends
+// meanwhile, the thread does not come back from backward().
+class DuringBackward {
+ public:
+  explicit DuringBackward(std::shared_ptr<void> model) : model_(std::move(model)) {}
+  ~DuringBackward() { StayIfInterpreterEnds(); }
+  DuringBackward(const DuringBackward&) = delete;
+  DuringBackward& operator=(const DuringBackward&) = delete;
+
+ private:
+  const std::shared_ptr<void> model_;
+};
+
 // The device of the first parameter that is trained; the replicas refuse models whose parameters are elsewhere, too.
 at::Device DeviceOf(const ModelReplicas::NamedTensors& parameters) {
   for (const auto& [name, parameter] : parameters) {
@@ -55,6 +68,7 @@ ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::Rep
                              const nn::ReplicasOptions& options) {
   auto live = std::make_shared<Live>();
   live->communicator = std::move(communicator);
+  model.keep = [model = std::weak_ptr<Live>(live)] { return std::make_shared<DuringBackward>(model.lock()); };
   live->replicas = std::make_unique<nn::Replicas>(*live->communicator, std::move(model), options);
   live_ = std::make_shared<EndsWithInterpreter<Live>>(std::move(live), "model");
   Track(this, live_);
@@ -69,6 +83,10 @@ ModelReplicas::~ModelReplicas() {
 std::shared_ptr<nn::Replicas> ModelReplicas::replicas() const {
   const std::shared_ptr<Live> live = live_->Get();
   return {live, live->replicas.get()};
+}
+
+void ModelReplicas::NoteForward() const {
+  if (const std::shared_ptr<Live> live = live_->Peek()) live->replicas->NoteForward();
 }
 
 void ModelReplicas::MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups) {

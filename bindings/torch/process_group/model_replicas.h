@@ -33,6 +33,9 @@ class ModelReplicas {
 
   // The replicas of the model, which live as long as somebody has them; throws when the interpreter ends.
   std::shared_ptr<nn::Replicas> replicas() const;
+  // Replicas::NoteForward; does nothing where the model cannot be trained: once the interpreter ends, and in a forked
+  // child.
+  void NoteForward() const;
   // Makes the optimizer of the strategy `qadam`: see QAdamUpdate. Collective.
   void MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups);
   // The optimizer that MakeQAdam has made; throws ValueError before that.

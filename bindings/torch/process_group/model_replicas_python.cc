@@ -162,6 +162,7 @@ void DefineModelReplicas(py::module_& module) {
       .def_property_readonly(
           "exchanges_weights",
           [](const ModelReplicas& model) { return model.replicas()->synchronizer().exchanges_weights(); })
+      .def("note_forward", &ModelReplicas::NoteForward)
       .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"), py::arg("optimizer") = 0)
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))

@@ -158,6 +158,7 @@ class DistributedDataParallel(torch.nn.Module):
         # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
         # the hook, too.
         self._check_module()
+        self._replicas.note_forward()
         if not self._optimizers and self._replicas.buffers_are_due:  # nobody tells of a step, in which that is done
             self._hand_over_buffers()
             self._replicas.synchronize_buffers()
@@ -298,12 +299,15 @@ class DistributedDataParallel(torch.nn.Module):
         What the optimizer keeps of parameters that are ignored stays this rank's own.
         """
         exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
-        own = {parameter: state for parameter, state in optimizer.state.items() if parameter not in exchanged}
+        ignored = [parameter for parameter in self.module.parameters() if parameter not in exchanged]
+        own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
         saved = io.BytesIO()
         torch.save(optimizer.state_dict(), saved)
         received = self._replicas.broadcast_bytes(saved.getvalue())
         # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
         optimizer.load_state_dict(torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
+        for parameter in ignored:
+            optimizer.state.pop(parameter, None)
         optimizer.state.update(own)
 
     def check_replicas(self) -> None:

@@ -54,7 +54,8 @@ using DataParallelOptions = ReplicasOptions;
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new
 // communicator. A backward() that an exception of the module itself ended, on all ranks at the same place, can be
-// repeated after zero_grad(). Not thread-safe; every backward() of the module runs on one thread.
+// repeated after zero_grad(); where it has run nested ones, after its loss is gone or Step has told so. Not
+// thread-safe; every backward() of the module runs on one thread.
 class DataParallel {
  public:
   // Collective; a mistake of one rank is an error on all. `communicator` must outlive the DataParallel. All ranks must

@@ -40,10 +40,11 @@ struct Trained {
 // backward(); for parameters on a GPU, that is autograd's thread for this GPU while the caller of backward() waits.
 class GradientHooks : private BackwardScope::Owner {
  public:
-  // `may_begin` is called before each backward; its error is thrown out of backward(). All arguments must outlive the
-  // hooks.
+  // `may_begin` is called before each backward; its error is thrown out of backward(). `keep`, if it is not null,
+  // returns what must live until the backward is over. All arguments must outlive the hooks.
   GradientHooks(Synchronizer& synchronizer, const ErrorPlace& place, const std::vector<torch::Tensor>& parameters,
-                bool allow_unused, std::function<absl::Status()> may_begin);
+                bool allow_unused, std::function<absl::Status()> may_begin,
+                std::function<std::shared_ptr<void>()> keep);
   ~GradientHooks() override;
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
@@ -61,6 +62,11 @@ class GradientHooks : private BackwardScope::Owner {
   // Lets the synchronizer give up a backward that an exception has ended; CheckNotAbandoned stays an error.
   void GiveUpAbandoned() {
     if (scope_.Abandoned()) CancelBackward();
+  }
+  // To be called where a forward begins: an exception has then ended a backward() that waits for its outer one, unless
+  // a node of that outer one calls the forward.
+  void NoteForward() {
+    if (torch::autograd::get_current_graph_task_id() < 0) (void)scope_.Abandoned();
   }
   // How many backward() have exchanged gradients.
   std::int64_t exchanged_backwards() const { return exchanged_backwards_; }
@@ -106,6 +112,7 @@ class GradientHooks : private BackwardScope::Owner {
     FollowStream(synchronizer_, device_);
     place_.ThrowIfError(synchronizer_.CancelBackward());
   }
+  std::shared_ptr<void> KeepForBackward() override { return keep_ == nullptr ? nullptr : keep_(); }
 
   const std::string& NameOf(int i) const { return synchronizer_.parameters()[i].name; }
 
@@ -114,6 +121,7 @@ class GradientHooks : private BackwardScope::Owner {
   const torch::Device device_;
   const bool allow_unused_;
   const std::function<absl::Status()> may_begin_;
+  const std::function<std::shared_ptr<void>()> keep_;
   std::int64_t moves_ = 0;  // those of the synchronizer when the views were taken
   bool sums_ = false;       // the strategy adds gradients up, and does not divide
   bool momentum_ = false;   // the strategy exchanges momentum in some steps
@@ -128,12 +136,14 @@ class GradientHooks : private BackwardScope::Owner {
 
 inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace& place,
                                     const std::vector<torch::Tensor>& parameters, bool allow_unused,
-                                    std::function<absl::Status()> may_begin)
+                                    std::function<absl::Status()> may_begin,
+                                    std::function<std::shared_ptr<void>()> keep)
     : synchronizer_(synchronizer),
       place_(place),
       device_(DeviceOf(parameters)),
       allow_unused_(allow_unused),
-      may_begin_(std::move(may_begin)) {
+      may_begin_(std::move(may_begin)),
+      keep_(std::move(keep)) {
   const Strategy strategy = ValueOrThrow(ParseStrategy(synchronizer.strategy()));
   momentum_ = strategy.algorithm->exchanges == Exchanges::kMomentum;
   sums_ = !Averages(strategy);

@@ -53,6 +53,8 @@ struct ReplicatedModel {
   std::vector<NamedTensor> buffers;
   // Checks that the model still consists of these tensors; called in every step, so it should be cheap.
   std::function<absl::Status()> check;
+  // Returns what must live until the backward() that begins is over, and may wait when it is dropped; null: nothing.
+  std::function<std::shared_ptr<void>()> keep;
   // What a user should do, in the words of the adapter's language: after weights were written outside of an update, and
   // after a weight was moved to other memory.
   std::string advice_when_written;
@@ -108,6 +110,8 @@ class Replicas {
   void SynchronizeBuffers();
   // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
   bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
+  // To be called where a forward of the model begins: see GradientHooks::NoteForward.
+  void NoteForward() { gradients_->NoteForward(); }
   // Declares the scale of the losses: see Synchronizer::SetLossScale.
   void SetLossScale(double scale) {
     gradients_->GiveUpAbandoned();  // the scale may change between steps
@@ -186,7 +190,8 @@ inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, con
   if (synchronizer_->exchanges_weights()) weights_.emplace(trained_);
   Broadcast();
   // The hooks come last: after a failure of the constructor, hooks would call an object that does not exist.
-  gradients_.emplace(*synchronizer_, *place_, trained_, options.allow_unused, [this] { return MayBeginBackward(); });
+  gradients_.emplace(
+      *synchronizer_, *place_, trained_, options.allow_unused, [this] { return MayBeginBackward(); }, model_.keep);
 }
 
 // Collects the tensors that ranks have in common; returns descriptions of the trained parameters.
