@@ -107,6 +107,14 @@ def test_several_nodes_without_an_address(tmp_path):
     assert "ranks are on several nodes" in ended.stderr and "or MASTER_ADDR=host" in ended.stderr, ended.stderr
 
 
+def test_the_rendezvous_of_tutti_comes_before_an_address_for_torch(tmp_path):
+    variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1",
+                 "MASTER_ADDR": "left.from.yesterday", "TUTTI_RENDEZVOUS": "node7:4711"}
+    script = "from tutti.torch import _core, _launch\nprint(_launch._address(_core()))"
+    ended = forked_python.run([write(tmp_path, script)], **variables)
+    assert "('node7', 4711)" in ended.stdout, ended.stdout
+
+
 # ---- elastic ----
 
 # Rank 1 kills itself in the first life; the others find that out by an error, and torchrun starts all again.

@@ -116,17 +116,21 @@ def test_all_ranks_skip_the_steps_in_which_the_gradients_of_one_overflow(strateg
     run_ranks(2, skips_together, strategy)
 
 
-def scales_without_agreement(rank):
-    model, optimizer = wrap("decentralized")
+def scales_in_vain(rank, strategy, error):
+    model, optimizer = wrap(strategy)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     scaler.scale(loss_of(model, rank)).backward()
-    with pytest.raises(ValueError, match="tutti.torch.GradScaler"):
+    with pytest.raises(ValueError, match=error):
         scaler.step(optimizer)
     dist.barrier()
 
 
-def test_a_scaler_whose_ranks_do_not_agree_is_refused():
-    run_ranks(2, scales_without_agreement)
+@pytest.mark.parametrize("strategy, error", [
+    ("decentralized", "tutti.torch.GradScaler"),
+    ("qadam:warmup_steps=2", "qadam takes no scaled losses"),
+])
+def test_a_scaler_of_torch_is_refused_where_it_would_be_wrong(strategy, error):
+    run_ranks(2, scales_in_vain, strategy, error)
 
 
 def has_a_scaler_that_does_nothing(rank):

@@ -44,20 +44,24 @@ WithoutInterpreterLock::~WithoutInterpreterLock() {
   if (thread_state_ != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(thread_state_));
 }
 
-absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
-  if (!HandlesSignals()) return work.Wait(deadline);
+absl::Status WaitInterruptibly(tutti::Work& work, WaitClock::time_point end) {
+  const auto left = [end] {
+    return end == WaitClock::time_point::max() ? absl::InfiniteDuration() : absl::FromChrono(end - WaitClock::now());
+  };
+  if (!HandlesSignals()) return work.Wait(absl::Now() + left());
   while (true) {
-    const absl::Time pause = std::min(deadline, absl::Now() + kPatience);
-    const absl::Status status = work.Wait(pause);
+    const absl::Duration pause = std::min(left(), kPatience);
+    const absl::Status status = work.Wait(absl::Now() + pause);
     // Any other error of Wait is not about time: this process is a forked child, for one.
-    if (work.done() || pause == deadline || !absl::IsDeadlineExceeded(status)) return status;
+    if (work.done() || pause < kPatience || !absl::IsDeadlineExceeded(status)) return status;
     RunSignalHandlers();
   }
 }
 
 absl::Status SignalWatch::Look() {
-  if (absl::Now() < next_look_) return absl::OkStatus();
-  next_look_ = absl::Now() + kPatience;
+  const WaitClock::time_point now = WaitClock::now();
+  if (now < next_look_) return absl::OkStatus();
+  next_look_ = now + absl::ToChronoNanoseconds(kPatience);
   return LookForSignals();
 }
 

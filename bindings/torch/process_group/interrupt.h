@@ -2,8 +2,9 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_
 #define TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_
 
+#include <chrono>
+
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tutti/work.h"
 
@@ -12,6 +13,9 @@ namespace tutti::dist {
 // The longest time until a signal is handled. To look for signals takes the interpreter's lock, and far less time than
 // this.
 inline constexpr absl::Duration kPatience = absl::Milliseconds(200);
+
+// The clock of deadlines that last over several waits. Nobody can set this clock, unlike the clock of absl::Now().
+using WaitClock = std::chrono::steady_clock;
 
 // Lets go of the interpreter's lock, if this thread has it, for as long as the WithoutInterpreterLock lives.
 class WithoutInterpreterLock {
@@ -25,9 +29,10 @@ class WithoutInterpreterLock {
   void* thread_state_ = nullptr;  // a PyThreadState; null: this thread did not have the lock
 };
 
-// Waits for `work` like Work::Wait(deadline). On the main thread, where Python runs the handlers of signals, the
-// handlers run within a quarter of a second, and what they raise (KeyboardInterrupt) is thrown; the call goes on then.
-absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline);
+// Waits for `work` like Work::Wait(deadline), until `end`; time_point::max(): without a deadline. On the main thread,
+// where Python runs the handlers of signals, the handlers run within a quarter of a second, and what they raise
+// (KeyboardInterrupt) is thrown; the call goes on then.
+absl::Status WaitInterruptibly(tutti::Work& work, WaitClock::time_point end);
 
 // For loops that wait inside the core, which knows no exceptions. Look runs Python's handlers of signals a few times a
 // second, where this is the main thread; Cancelled when a handler raises. RethrowInterrupt then throws on this thread
@@ -37,7 +42,7 @@ class SignalWatch {
   absl::Status Look();
 
  private:
-  absl::Time next_look_ = absl::Now() + kPatience;
+  WaitClock::time_point next_look_ = WaitClock::now() + absl::ToChronoNanoseconds(kPatience);
 };
 void RethrowInterrupt();
 

@@ -32,11 +32,13 @@ class TorchStore : public Store {
 
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone) override {
     SignalWatch signals;
+    const absl::Duration limit = deadline - absl::Now();
+    const WaitClock::time_point begin = WaitClock::now();
     for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       absl::StatusOr<std::string> value = Look(key, deadline);
       if (!absl::IsNotFound(value.status())) return value;
       if (absl::Status status = signals.Look(); !status.ok()) return status;
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = limit - absl::FromChrono(WaitClock::now() - begin);
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(absl::StrCat("torch's store has no value for the key ", key));
       }

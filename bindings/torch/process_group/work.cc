@@ -231,17 +231,13 @@ void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
 }
 
 void ProcessGroupWork::WaitForCalls(std::chrono::milliseconds timeout) {
-  if (timeout > kNoTimeout) {
-    const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout.count());
-    for (tutti::Work& work : state_->calls.works) {
-      const absl::Status status = WaitInterruptibly(work, deadline);
-      if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
-    }
-  } else {
-    for (tutti::Work& work : state_->calls.works) {
-      const absl::Status status = WaitInterruptibly(work, absl::InfiniteFuture());
-      if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
-    }
+  const WaitClock::time_point now = WaitClock::now();
+  const WaitClock::time_point never = WaitClock::time_point::max();
+  const bool ends = timeout > kNoTimeout && timeout < std::chrono::floor<std::chrono::milliseconds>(never - now);
+  const WaitClock::time_point end = ends ? now + timeout : never;
+  for (tutti::Work& work : state_->calls.works) {
+    const absl::Status status = WaitInterruptibly(work, end);
+    if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
   }
 }
 

@@ -35,10 +35,12 @@ WithoutInterpreterLock::~WithoutInterpreterLock() {
   if (thread_state_ != nullptr) Acquire();
 }
 
-absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) { return work.Wait(deadline); }
+absl::Status WaitInterruptibly(tutti::Work& work, WaitClock::time_point end) {
+  return work.Wait(absl::Now() + absl::FromChrono(end - WaitClock::now()));
+}
 
 absl::Status SignalWatch::Look() {
-  next_look_ = absl::Now() + kPatience;
+  next_look_ = WaitClock::now() + absl::ToChronoNanoseconds(kPatience);
   return absl::OkStatus();
 }
 

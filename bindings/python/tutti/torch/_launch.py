@@ -43,7 +43,7 @@ def main_port() -> int:
 
 def _address(extension) -> tuple[str, int]:
     """Where rank 0 of a job on several nodes serves torch's store."""
-    if os.environ.get("MASTER_ADDR"):
+    if os.environ.get("MASTER_ADDR") and not os.environ.get("TUTTI_RENDEZVOUS"):
         return os.environ["MASTER_ADDR"], main_port()
     try:
         host, port = extension.rendezvous_address().rsplit(":", 1)

@@ -53,10 +53,11 @@ def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
     return states.to_bytes(state)
 
 
-def _check_scaler() -> None:
-    """Raises ValueError where a loss scaler whose ranks do not agree makes the optimizer's step.
+def _check_scaler(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ValueError where a loss scaler that the strategy cannot do with makes the step of `optimizer`.
 
-    Such a scaler skips a step on the rank alone whose gradients overflow, and the other ranks would wait.
+    A scaler whose ranks do not agree skips a step on the rank alone whose gradients overflow, and the other ranks would
+    wait. QAdam puts gradients into the momentum before any scaler has divided them by its scale.
     """
     steps = (torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__)
     frame = sys._getframe(1)
@@ -67,6 +68,9 @@ def _check_scaler() -> None:
         scaler = frame.f_locals.get("self") if frame.f_code in steps else None
         # A scaler that is not enabled, as torch.amp.GradScaler() is on a machine without CUDA, skips no step.
         if scaler is not None and scaler.is_enabled() and not isinstance(scaler, tutti.torch.GradScaler):
+            if isinstance(optimizer, QAdam):
+                raise ValueError("qadam takes no scaled losses, because it puts gradients into the momentum before a "
+                                 "scaler divides them by the scale: train without a GradScaler, in bf16 for example")
             raise ValueError("torch.amp.GradScaler skips a step on one rank alone when gradients overflow there, and "
                              "the other ranks would wait: use tutti.torch.GradScaler(model), whose ranks skip together")
 
@@ -196,13 +200,13 @@ class DistributedDataParallel(torch.nn.Module):
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
         # The gradients of parameters that are ignored are this rank's own with every strategy.
-        checks_scaler = self._replicas.exchanges_weights or any(
+        checks_scaler = self._replicas.exchanges_weights or isinstance(optimizer, QAdam) or any(
             name in self._ignored for name, _ in self.module.named_parameters())
 
         def before(known: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> tuple[tuple, dict] | None:
             model = this()
             if model is not None and checks_scaler:
-                _check_scaler()
+                _check_scaler(known)
             if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
