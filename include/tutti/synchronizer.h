@@ -183,7 +183,7 @@ class Synchronizer {
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
   // allow_unused) or was marked twice; the peers are told, and their step ends with Aborted. Any other error is the
-  // sticky error of the communicator.
+  // sticky error of the communicator, or ResourceExhausted on all ranks.
   absl::Status FinishBackward();
   // Whether some rank had marked parameter `i` ready when it finished the last backward that synchronized; equal on all
   // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused.
@@ -193,7 +193,8 @@ class Synchronizer {
   // sent equally many buckets before they give up. No effect when no backward is under way.
   absl::Status CancelBackward();
 
-  // The calls before and after the optimizer. Errors are the sticky error of the communicator.
+  // The calls before and after the optimizer. Errors are the sticky error of the communicator, or ResourceExhausted on
+  // all ranks.
   absl::Status BeforeStep();
   absl::Status AfterStep();
 

@@ -101,8 +101,8 @@ using WaitWatch = absl::Status (*)();
 // Lets every thread that waits in this process without a deadline of its own (Work::Wait(), Work::WaitForOutput(), and
 // calls of a Synchronizer) call `watch` about five times a second: for a language whose handlers of signals run on such
 // a thread. With an error of `watch` the wait ends, and the communicator whose call is awaited is aborted with that
-// error on all ranks, as by Communicator::Abort, unless the call has ended meanwhile. Null takes the watch away.
-// Thread-safe.
+// error on all ranks, as by Communicator::Abort, even where the call has just ended: its peers may be in the next call
+// already. Null takes the watch away. Thread-safe.
 void SetWaitWatch(WaitWatch watch);
 
 }  // namespace tutti

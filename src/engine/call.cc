@@ -103,8 +103,9 @@ absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
     if (!absl::IsDeadlineExceeded(status)) return status;
     const absl::Status look = LookWhileWaiting(engine_->options().rank);
     if (look.ok()) continue;
+    // Also where the call has ended meanwhile: whoever gets the error may make no further call, but peers wait for it.
+    engine_->AbortIfOpen(run_->channel, look);
     // The buffers of the call are in use until the call has ended, so this thread waits on.
-    engine_->AbortUnlessPassed(milestone, run, run_->channel, look);
     status = engine_->Wait(*this, milestone, run, kNeverNanos);
     return status.ok() ? look : status;
   }

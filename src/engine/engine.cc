@@ -441,10 +441,9 @@ void Engine::Abort(Channel& channel, const absl::Status& cause) {
   WakeThread();
 }
 
-void Engine::AbortUnlessPassed(const Milestone& milestone, std::uint32_t run, Channel& channel,
-                               const absl::Status& cause) {
+void Engine::AbortIfOpen(Channel& channel, const absl::Status& cause) {
   ClaimDriver();
-  if (!milestone.passed(run)) Fail(channel, cause);
+  if (std::find(channels_.begin(), channels_.end(), &channel) != channels_.end()) Fail(channel, cause);
   LeaveSeat();
 }
 

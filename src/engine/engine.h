@@ -111,9 +111,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
   // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
   void Abort(Channel& channel, const absl::Status& cause);
-  // Ends all calls of `channel` with `cause`, unless run number `run` has come to `milestone` already: the channel may
-  // be gone then.
-  void AbortUnlessPassed(const Milestone& milestone, std::uint32_t run, Channel& channel, const absl::Status& cause);
+  // Ends all calls of `channel` with `cause`, unless the channel is closed: it may be gone then.
+  void AbortIfOpen(Channel& channel, const absl::Status& cause);
   // Takes a number for a channel that is about to be opened; nullopt when all numbers are in use. The peers may send
   // messages on the channel as soon as they know the number.
   std::optional<std::uint32_t> TakeNumber();

@@ -51,7 +51,7 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
   std::memcpy(summaries.data(), gathered->data(), gathered->size());
   if (std::count(summaries.begin(), summaries.end(), mine) == communicator.size()) return mistake;
 
-  // All ranks come here or none does, since all have compared the same summaries.
+  // All ranks have compared the same summaries, so all come here, unless the communicator has failed.
   std::int64_t longest = 0;
   for (const Summary& summary : summaries) longest = std::max(longest, summary.bytes);
   packed.resize(static_cast<std::size_t>(longest));

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "sync/bucket_memory.h"
 #include "sync/caller.h"
 #include "tutti/algorithm.h"
@@ -41,12 +40,6 @@ struct SyncContext {
   std::int64_t moves = 0;  // how often gradients were given other memory
   TuningReport tuning = {};
 
-  // Passes the result of an exchange on. An error ends the communicator, because one of this rank's wait alone, as of a
-  // signal, would leave this rank a step behind its peers; except a refusal (InvalidArgument), which all ranks get.
-  absl::Status OrAbort(absl::Status status) const {
-    if (!status.ok() && !absl::IsInvalidArgument(status)) communicator.Abort(status);
-    return status;
-  }
   void EndStep() {
     ++step;
     ++round;

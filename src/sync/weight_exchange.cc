@@ -22,19 +22,22 @@ absl::Status WeightExchange::SetLossScale(double scale) { return CheckLossScale(
 
 absl::Status WeightExchange::BeginForward() {
   if (in_forward_) return absl::OkStatus();
-  in_forward_ = true;
   if (!replicas_are_set_) {
     weights_->ResetReplicas();
     replicas_are_set_ = true;
   }
-  if (context_.strategy.algorithm->phase != Phase::kForward) return context_.communicator.status();
-  return Launch();
+  const bool launches = context_.strategy.algorithm->phase == Phase::kForward;
+  absl::Status begun = launches ? Launch() : context_.communicator.status();
+  in_forward_ = begun.ok();
+  return begun;
 }
 
 absl::Status WeightExchange::BeforeStep() {
   if (absl::Status alive = context_.communicator.status(); !alive.ok()) return alive;
   if (absl::Status status = BeginForward(); !status.ok()) return status;
-  return Arrive();
+  absl::Status arrived = Arrive();
+  in_forward_ = arrived.ok();  // else the next try makes the exchange again
+  return arrived;
 }
 
 absl::Status WeightExchange::AfterStep() {
@@ -81,8 +84,7 @@ absl::Status WeightExchange::Launch() {
 
 absl::Status WeightExchange::Arrive() {
   if (!weights_->travels()) return absl::OkStatus();
-  absl::Status arrived = context_.OrAbort(weights_->FinishOutputs(context_.statistics));
-  if (!arrived.ok()) return arrived;
+  if (absl::Status status = weights_->FinishOutputs(context_.statistics); !status.ok()) return status;
   weights_->Replace();
   return absl::OkStatus();
 }

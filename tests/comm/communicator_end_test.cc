@@ -159,7 +159,8 @@ TEST_P(CommunicatorEndTest, AWatchEndsAWaitAndAbortsTheGroup) {
   });
 }
 
-// The call ends while the watch runs: the error of the watch is told all the same, and nobody is aborted.
+// The call ends while the watch runs: the error of the watch is told all the same, also to the peer, whose next call
+// would wait for this rank.
 TEST_P(CommunicatorEndTest, TheErrorOfAWatchOutlastsTheCall) {
   static std::latch* sends;
   static Work* awaited;
@@ -177,14 +178,14 @@ TEST_P(CommunicatorEndTest, TheErrorOfAWatchOutlastsTheCall) {
     float value = 1;
     if (comm.rank() == 1) {
       begun.wait();
-      EXPECT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+      (void)comm.Send(&value, 1, DType::kF32, 0).Wait();  // the abort may come before this wait ends
+      EXPECT_THAT(Sum(comm).ToString(), HasSubstr("rank 0: Ctrl-C was pressed"));
     } else {
       Work recv = comm.Recv(&value, 1, DType::kF32, 1);
       awaited = &recv;
       is_asked = true;
       EXPECT_EQ(recv.Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
     }
-    EXPECT_EQ(Sum(comm), absl::OkStatus());
   });
   SetWaitWatch(nullptr);
 }
