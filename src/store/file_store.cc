@@ -86,7 +86,9 @@ class FileStore final : public Store {
     const std::string ranks = absl::StrCat(directory_, "/", kRanks);
     if (absl::Status status = MakePrivateDirectory(ranks); !status.ok()) return status;
     const std::string process = ProcessName();
-    for (const auto& [file, its_rank] : RankFiles()) {
+    const absl::StatusOr<std::vector<RankFile>> files = RankFiles();
+    if (!files.ok()) return files.status();
+    for (const auto& [file, its_rank] : *files) {
       if (its_rank != rank || absl::StrContains(file, absl::StrCat(".", process, "."))) continue;
       return absl::AlreadyExistsError(absl::StrCat("directory ", directory_, ": another process has joined as rank ",
                                                    rank, "; the directory must be new for each job"));
@@ -186,24 +188,29 @@ class FileStore final : public Store {
     return FileLock(std::move(file));
   }
 
-  // The files that ranks hold or have held, each with its rank.
-  std::vector<std::pair<std::string, Rank>> RankFiles() const {
-    std::vector<std::pair<std::string, Rank>> files;
-    std::error_code error;  // ranks that cannot be listed now are not known to be gone
-    for (std::filesystem::directory_iterator entry(absl::StrCat(directory_, "/", kRanks), error), end;
-         !error && entry != end; entry.increment(error)) {
+  using RankFile = std::pair<std::string, Rank>;
+
+  // The files that ranks hold or have held, each with its rank: all of them, or an error.
+  absl::StatusOr<std::vector<RankFile>> RankFiles() const {
+    const std::string ranks = absl::StrCat(directory_, "/", kRanks);
+    std::vector<RankFile> files;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(ranks, error), end; !error && entry != end; entry.increment(error)) {
       const std::vector<std::string> parts = absl::StrSplit(entry->path().filename().string(), '.');
       Rank rank = 0;
       if (parts.size() != 3 || absl::StrContains(parts[2], '~') || !absl::SimpleAtoi(parts[0], &rank)) continue;
       files.emplace_back(entry->path(), rank);
     }
+    if (error) return absl::UnavailableError(absl::StrCat("directory ", ranks, ": ", error.message()));
     return files;
   }
 
   // Calls `on_gone` for ranks that are gone and not among `told`.
   absl::Status TellWhoIsGone(std::vector<Rank>& told, OnGone on_gone) const {
+    const absl::StatusOr<std::vector<RankFile>> files = RankFiles();
+    if (!files.ok()) return absl::OkStatus();  // ranks that cannot be listed now are not known to be gone
     absl::btree_map<Rank, bool> is_there;
-    for (const auto& [file, rank] : RankFiles()) {
+    for (const auto& [file, rank] : *files) {
       const absl::StatusOr<bool> held = IsHeld(file);
       is_there[rank] |= !held.ok() || *held;  // a file that cannot be examined counts as held
     }
