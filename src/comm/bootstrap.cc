@@ -103,12 +103,34 @@ std::optional<Route> RouteOf(const Identity& identity) {
 // the other ranks are, and a second call of BootstrapFromEnvironment must meet the other ranks' second calls, not a
 // server that is about to close.
 struct Joined {
+  // What the next call of BootstrapFromEnvironment returns: keys of one call are no other's.
+  Bootstrap NextCall() TUTTI_REQUIRES(mutex) {
+    return {job.identity, MakePrefixStore(job.store, absl::StrCat("call/", calls++, "/")), job.route};
+  }
+
   const MakerProcess process;
   Mutex mutex;
   Condition ended;
   bool joining TUTTI_GUARDED_BY(mutex) = false;  // a thread is about to join
   Bootstrap job TUTTI_GUARDED_BY(mutex);
   int calls TUTTI_GUARDED_BY(mutex) = 0;
+};
+
+// A thread's turn to join, during which others wait in Joined::ended. The end of the object ends the turn, whatever
+// comes of it.
+class Turn {
+ public:
+  explicit Turn(Joined& joined) : joined_(joined) {}
+  ~Turn() {
+    const MutexLock lock(joined_.mutex);
+    joined_.joining = false;
+    joined_.ended.NotifyAll();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Joined& joined_;
 };
 
 absl::StatusOr<Bootstrap> JoinJob(std::int64_t end_ns) {
@@ -146,23 +168,21 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
         absl::StrCat("BootstrapFromEnvironment: timeout ", absl::FormatDuration(*timeout), " must be positive"));
   }
   const std::int64_t end_ns = NanosIn(timeout.value_or(config->timeout));
-  const MutexLock lock(joined.mutex);
-  if (!joined.ended.WaitUntil(joined.mutex, end_ns, [&]() TUTTI_REQUIRES(joined.mutex) { return !joined.joining; })) {
-    return absl::DeadlineExceededError(
-        "BootstrapFromEnvironment: another thread of this process still waits for the other ranks of the job");
-  }
-  if (joined.job.store == nullptr) {
+  {
+    const MutexLock lock(joined.mutex);
+    if (!joined.ended.WaitUntil(joined.mutex, end_ns, [&]() TUTTI_REQUIRES(joined.mutex) { return !joined.joining; })) {
+      return absl::DeadlineExceededError(
+          "BootstrapFromEnvironment: another thread of this process still waits for the other ranks of the job");
+    }
+    if (joined.job.store != nullptr) return joined.NextCall();
     joined.joining = true;
-    joined.mutex.Unlock();
-    absl::StatusOr<Bootstrap> job = JoinJob(end_ns);
-    joined.mutex.Lock();
-    joined.joining = false;
-    joined.ended.NotifyAll();
-    if (!job.ok()) return job.status();
-    joined.job = *std::move(job);
   }
-  const std::string prefix = absl::StrCat("call/", joined.calls++, "/");
-  return Bootstrap{joined.job.identity, MakePrefixStore(joined.job.store, prefix), joined.job.route};
+  const Turn turn(joined);
+  absl::StatusOr<Bootstrap> job = JoinJob(end_ns);
+  if (!job.ok()) return job.status();
+  const MutexLock lock(joined.mutex);
+  joined.job = *std::move(job);
+  return joined.NextCall();
 }
 
 }  // namespace tutti
