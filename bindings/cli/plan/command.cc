@@ -135,7 +135,7 @@ absl::StatusOr<std::int64_t> ParseSegment(absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(text, " must be ", kLeastSegmentBytes, " bytes or more"));
 }
 
-// Whether values of the plan pass through a codec or a type that is narrower than theirs.
+// Whether values of a plan pass through a codec or a type that is narrower than theirs.
 bool Loses(const Plan& plan) {
   const auto narrow = [&plan](const Ref& ref) {
     return IsFloating(ref.dtype) && SizeOf(ref.dtype) < SizeOf(plan.spec.dtype);
@@ -197,8 +197,10 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (flags.verify) {
     std::fflush(text);  // what follows may take long
     if (absl::Status verified = VerifyAll(all, flags); !verified.ok()) return verified;
+    const absl::Span<const Plan> plans = *all.Get();
+    const bool loses = std::any_of(plans.begin(), plans.end(), Loses);
     print(absl::StrCat("verified: all ", family->ranks, " ranks end with exactly what the collective promises",
-                       Loses(*plan) ? ", but for what codecs and casts lose" : "", "; no deadlock, no race\n"));
+                       loses ? ", but for what codecs and casts lose" : "", "; no deadlock, no race\n"));
   }
   if (absl::Status written = WritePictures(flags, *timeline, all, text); !written.ok()) return written;
   if (flags.json.empty()) return 0;

@@ -39,6 +39,9 @@ TEST(PlanTest, SaysWhatTheProofLeavesOut) {
     EXPECT_THAT(RunTutti(std::string("plan --verify --ranks 2 ") + lossy).out,
                 HasSubstr("exactly what the collective promises, but for what codecs and casts lose; no deadlock"));
   }
+  // Rank 1 encodes nothing, but the leader of its node does.
+  EXPECT_THAT(RunTutti("plan --verify --ranks 4 --ranks-per-node 2 --rank 1 bytegrad").out,
+              HasSubstr("but for what codecs and casts lose"));
   EXPECT_THAT(RunTutti("plan --verify --ranks 2 all_reduce:ring").out,
               HasSubstr("exactly what the collective promises; no deadlock"));
 }
