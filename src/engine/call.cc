@@ -69,7 +69,9 @@ std::uint32_t Call::Submit(const CallOptions& options) {
   const std::uint32_t run = ++runs_started_;
   engine_->Submit(*this, options);
   // The caller may end the capture as soon as this function returns.
-  if (run_->captured()) WaitUntilEnqueued(run).IgnoreError();
+  if (run_->captured()) {
+    if (absl::Status status = WaitUntilEnqueued(run); !status.ok()) Keep(run, std::move(status));
+  }
   return run;
 }
 
@@ -86,11 +88,12 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
 
 absl::Status Call::WaitOnStream(std::uint32_t run, CUstream_st* stream) {
   if (in_forked_child()) return NotInForkedChild(engine_->options().rank);
-  if (program_->stream_order != nullptr && !enqueued_.passed(run)) {
-    if (absl::Status status = WaitUntilEnqueued(run); !status.ok()) return status;
-  }
+  absl::Status status;
+  if (program_->stream_order != nullptr && !enqueued_.passed(run)) status = WaitUntilEnqueued(run);
   if (absl::Status result = ResultOf(run); !result.ok()) return result;
-  return run_->WaitOnStream(stream);
+  // Also after the error of a watch: the call is on the GPU then.
+  status.Update(run_->WaitOnStream(stream));
+  return status;
 }
 
 absl::Status Call::WaitUntilEnqueued(std::uint32_t run) {
@@ -113,10 +116,7 @@ absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
 
 void Call::Finish(const absl::Status& status) {
   if (!status.ok()) {
-    const MutexLock lock(mutex_);
-    failures_.push_back({end_.runs() + 1, status});
-    if (failures_.size() > kMostFailures) failures_.pop_front();
-    last_failed_run_.store(end_.runs() + 1, std::memory_order_relaxed);
+    Keep(end_.runs() + 1, status);
     source_.store(kAnySource, std::memory_order_relaxed);
   }
   // A run that has failed may never come to its stream; whoever waits for that finds the error, which is stored.
@@ -130,6 +130,13 @@ void Call::Finish(const absl::Status& status) {
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
   if (LetGo()) DeleteFromAnyThread();
+}
+
+void Call::Keep(std::uint32_t run, absl::Status error) {
+  const MutexLock lock(mutex_);
+  failures_.push_back({run, std::move(error)});
+  if (failures_.size() > kMostFailures) failures_.pop_front();
+  last_failed_run_.store(run, std::memory_order_relaxed);
 }
 
 absl::Status Call::ResultOf(std::uint32_t run) const {

@@ -143,6 +143,8 @@ class Call {
   absl::Status WaitWatched(Milestone& milestone, std::uint32_t run);
   absl::Status WaitUntilEnqueued(std::uint32_t run);
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
+  // Keeps the error of `run` for ResultOf; of several the first one counts.
+  void Keep(std::uint32_t run, absl::Status error);
   // How `run` has ended; OK for a run that has not ended. FailedPrecondition where that is forgotten.
   absl::Status ResultOf(std::uint32_t run) const;
   // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,29 @@ class StreamFirstCallsTest : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(By, StreamFirstCallsTest, testing::Bool(),
                          [](const auto& native) { return native.param ? "native" : "messages"; });
+
+// A watch that ends the first wait of the thread that asks for it, once `call` has ended and the peer is done as well.
+class LateInterrupt {
+ public:
+  explicit LateInterrupt(const Call* call) {
+    call_ = call;
+    peer_may_call = peer_is_done = false;
+    SetWaitWatch([] {
+      if (!std::exchange(is_asked, false)) return absl::OkStatus();
+      peer_may_call = true;
+      while (!call_.load()->done(1) || !peer_is_done) absl::SleepFor(absl::Milliseconds(1));
+      return absl::CancelledError("Ctrl-C was pressed");
+    });
+  }
+  ~LateInterrupt() { SetWaitWatch(nullptr); }
+
+  static inline thread_local bool is_asked = false;
+  static inline std::atomic<bool> peer_may_call;
+  static inline std::atomic<bool> peer_is_done;
+
+ private:
+  static inline std::atomic<const Call*> call_;
+};
 
 TEST_P(StreamFirstCallsTest, TheDriverServesOthersWhileNcclWaits) {
   StreamWorld world(2);
@@ -110,6 +134,57 @@ TEST_P(StreamFirstCallsTest, ACapturedCallMayBeTheFirst) {
     stream.Launch(graph);
     stream.Synchronize();
     EXPECT_EQ(memory.floats()[7], 2.0f);
+  });
+}
+
+// The call may be on the GPU all the same.
+TEST_P(StreamFirstCallsTest, AStreamWaitsForACallAlsoWhereAWatchEndsTheWaitForItsEnqueueing) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(PlansOf(2));
+  const FakeMemory memory(0, 32);
+  Call* const call = Call::Create(programs[0], *world.At(0).channel);
+  ASSERT_EQ(call->SetBuffers(nullptr, memory.data(), nullptr), absl::OkStatus());
+  const LateInterrupt interrupt(call);
+  world.OnEveryRank([&](StreamRank& rank) {
+    if (rank.rank == 1) {
+      const FakeMemory other(1, 32);
+      while (!LateInterrupt::peer_may_call) absl::SleepFor(absl::Milliseconds(1));
+      EXPECT_EQ(rank.Start(programs[1], {.out = other.data()}).Wait(), absl::OkStatus());
+      LateInterrupt::peer_is_done = true;
+      return;
+    }
+    CapturingStream stream(rank);
+    const FakeCudaCounts before = FakeCuda::Counts();
+    Work work(call, call->Submit({}));
+    LateInterrupt::is_asked = true;
+    EXPECT_EQ(work.WaitOnStream(stream.get()), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    EXPECT_EQ((FakeCuda::Counts() - before).event_waits, 3) << "two are those of the calls for their inputs";
+  });
+}
+
+// Submit waits for a captured call, and cannot tell: the Work does.
+TEST_P(StreamFirstCallsTest, TheErrorOfAWatchDuringACaptureIsThatOfTheCall) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(PlansOf(2));
+  const FakeMemory memory(0, 32);
+  Call* const call = Call::Create(programs[0], *world.At(0).channel);
+  ASSERT_EQ(call->SetBuffers(nullptr, memory.data(), nullptr), absl::OkStatus());
+  const LateInterrupt interrupt(call);
+  world.OnEveryRank([&](StreamRank& rank) {
+    CapturingStream stream(rank);
+    if (rank.rank == 1) {
+      const FakeMemory other(1, 32);
+      while (!LateInterrupt::peer_may_call) absl::SleepFor(absl::Milliseconds(1));
+      (void)stream.Capture(programs[1], other.data());
+      LateInterrupt::peer_is_done = true;
+      return;
+    }
+    FakeCuda::BeginCapture(stream.get());
+    LateInterrupt::is_asked = true;
+    Work work(call, call->Submit({.stream = stream.get()}));
+    EXPECT_EQ(work.Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    FakeGraph graph;
+    (void)FakeCuda::EndCapture(stream.get(), &graph);
   });
 }
 
