@@ -43,9 +43,9 @@ absl::Status BackgroundExchange::Restart() {
 }
 
 // The weights are about to be replaced: the round that is under way is dropped, because it averages the old weights.
-absl::StatusOr<absl::Span<ExchangeBucket>> BackgroundExchange::BucketsToLoad() {
+absl::Span<ExchangeBucket> BackgroundExchange::BucketsToLoad() {
   average_->ForgetRound();
-  return BucketsToSave();
+  return {};
 }
 
 WarmedUpExchange::WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
@@ -57,6 +57,11 @@ WarmedUpExchange::WarmedUpExchange(SyncContext& context, std::unique_ptr<Gradien
 
 absl::Status WarmedUpExchange::BeginBackward() {
   return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
+}
+
+absl::Span<ExchangeBucket> WarmedUpExchange::BucketsToLoad() {
+  (void)BackgroundExchange::BucketsToLoad();  // drops the round
+  return gradients_->BucketsToLoad();
 }
 
 absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& context, const Layout& layout,

@@ -30,7 +30,7 @@ class BackgroundExchange : public Exchange {
   void Resume() override { average_->Resume(); }
   void Stop() override { average_->Stop(); }
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return absl::Span<ExchangeBucket>(); }
-  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToLoad() final;
+  absl::Span<ExchangeBucket> BucketsToLoad() override;
 
  private:
   const std::unique_ptr<AsyncAverage> average_;
@@ -52,6 +52,7 @@ class WarmedUpExchange final : public BackgroundExchange {
   absl::Status CancelBackward() override { return gradients_->CancelBackward(); }
   void ZeroGradients() override { gradients_->ZeroGradients(); }
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return gradients_->BucketsToSave(); }
+  absl::Span<ExchangeBucket> BucketsToLoad() override;
 
  private:
   const std::unique_ptr<GradientExchange> gradients_;

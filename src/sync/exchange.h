@@ -56,9 +56,9 @@ class Exchange {
   // The buckets with states that a checkpoint saves, in the form in which the next step begins with them. Waits until
   // the last exchange has ended.
   virtual absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() = 0;
-  // The buckets of BucketsToSave, to be filled with loaded states. A round that has begun in the background is dropped,
-  // because its snapshot holds the old weights.
-  virtual absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToLoad() { return BucketsToSave(); }
+  // The buckets of BucketsToSave, to be filled with loaded states: how the last exchange has ended does not matter
+  // then. A round that has begun in the background is dropped, because its snapshot holds the old weights.
+  virtual absl::Span<ExchangeBucket> BucketsToLoad() = 0;
   // Called after the states of the buckets and the step of the context were loaded. `same_world`: replicas were loaded
   // too.
   virtual void EndLoad(bool /*same_world*/) {}

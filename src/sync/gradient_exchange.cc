@@ -239,6 +239,11 @@ absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
   return absl::MakeSpan(buckets_);
 }
 
+absl::Span<ExchangeBucket> GradientExchange::BucketsToLoad() {
+  (void)BucketsToSave();  // waits
+  return absl::MakeSpan(buckets_);
+}
+
 void GradientExchange::EndLoad(bool /*same_world*/) { exchanged_ = false; }
 
 // Starts the agreement on used parameters after the last bucket; it travels while the buckets do.

@@ -40,6 +40,7 @@ class GradientExchange : public Exchange {
   absl::Status Flush() override { return context_.communicator.status(); }
   absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
+  absl::Span<ExchangeBucket> BucketsToLoad() override;
   void EndLoad(bool same_world) override;
 
   // Begins a backward. `synchronize`: false when gradients are only accumulated. `momentum`: the source of what is

@@ -23,8 +23,7 @@ std::string Synchronizer::Impl::Save() {
 }
 
 absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
-  const absl::StatusOr<absl::Span<ExchangeBucket>> buckets = exchange->BucketsToLoad();
-  if (!buckets.ok()) return buckets.status();
+  const absl::Span<ExchangeBucket> buckets = exchange->BucketsToLoad();
   const auto agree = [this](const absl::StatusOr<CheckpointOwner>& saved) {
     AgreementFields fields;
     if (saved.ok()) {
@@ -35,7 +34,7 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
     return tutti::Agree(context.communicator, "states", std::move(fields), saved.status(),
                         exchange->Call(Purpose::kState));
   };
-  const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), *buckets, agree);
+  const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets, agree);
   if (!saved.ok()) return saved.status();
   context.step = saved->step;
   context.round = static_cast<std::uint64_t>(saved->step) + 1;

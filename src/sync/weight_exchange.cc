@@ -67,6 +67,11 @@ absl::StatusOr<absl::Span<ExchangeBucket>> WeightExchange::BucketsToSave() {
   return absl::MakeSpan(weights_->buckets());
 }
 
+absl::Span<ExchangeBucket> WeightExchange::BucketsToLoad() {
+  (void)BucketsToSave();  // waits
+  return absl::MakeSpan(weights_->buckets());
+}
+
 void WeightExchange::EndLoad(bool same_world) {
   ForgetBegun();
   // Replicas of another world start anew from the weights.

@@ -23,6 +23,7 @@ class WeightExchange final : public Exchange {
   absl::Status Flush() override;
   absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
+  absl::Span<ExchangeBucket> BucketsToLoad() override;
   void EndLoad(bool same_world) override;
 
  private:

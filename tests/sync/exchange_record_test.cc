@@ -106,6 +106,32 @@ TEST(RecordOfAlgorithm, AnAlgorithmWithoutRoundsIsAnErrorOnAllRanks) {
   });
 }
 
+// Loads a state after a step that was refused, in a process that has the algorithm; exits with what came of it.
+[[noreturn]] void LoadAfterARefusedStep() {
+  static constexpr const Algorithm* kMine[] = {&kWithoutThatRound[1]};
+  std::string said = RegisterExtension({.name = "tests", .tutti_version = Version(), .algorithms = kMine}).ToString();
+  RunWorld(2, [&](Communicator& world) {
+    std::vector<float> weights(5, 0);
+    const auto synchronizer = Synchronizer::Create(
+        world, {{.name = "w", .count = 5, .shape = "5", .weights = weights.data()}}, {.strategy = "mine"});
+    const std::vector<std::string> state = {(*synchronizer)->SaveState()};
+    absl::Status stepped;
+    for (int step = 0; step < 3; ++step) {
+      (void)(*synchronizer)->BeforeStep();
+      stepped = (*synchronizer)->AfterStep();
+    }
+    const absl::Status loaded = (*synchronizer)->LoadState(state);
+    if (world.rank() == 0)
+      absl::StrAppend(&said, ", ", absl::StatusCodeToString(stepped.code()), ", ", loaded.ToString());
+  });
+  std::fprintf(stderr, "%s\n", said.c_str());
+  std::exit(3);
+}
+
+TEST(RecordOfAlgorithmDeathTest, WhatIsLoadedDoesNotDependOnTheLastStep) {
+  EXPECT_EXIT(LoadAfterARefusedStep(), testing::ExitedWithCode(3), "OK, INVALID_ARGUMENT, OK");
+}
+
 constexpr Algorithm Momentum(absl::string_view name, absl::string_view optimizer,
                              absl::Span<const AlgorithmOption> options) {
   return {.name = name,
