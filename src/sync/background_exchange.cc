@@ -59,6 +59,12 @@ absl::Status WarmedUpExchange::BeginBackward() {
   return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
 }
 
+absl::Status WarmedUpExchange::Restart() {
+  absl::Status dropped = BackgroundExchange::Restart();
+  dropped.Update(gradients_->Restart());
+  return dropped;
+}
+
 absl::Span<ExchangeBucket> WarmedUpExchange::BucketsToLoad() {
   (void)BackgroundExchange::BucketsToLoad();  // drops the round
   return gradients_->BucketsToLoad();

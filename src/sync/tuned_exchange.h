@@ -39,6 +39,7 @@ class TunedExchange final : public Exchange {
   absl::Status BeforeStep() override { return exchange_->BeforeStep(); }
   absl::Status AfterStep() override { return exchange_->AfterStep(); }
   absl::Status Flush() override { return exchange_->Flush(); }
+  absl::Status Restart() override { return exchange_->Restart(); }
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return exchange_->BucketsToSave(); }
   absl::Span<ExchangeBucket> BucketsToLoad() override { return exchange_->BucketsToLoad(); }
   void EndLoad(bool same_world) override { exchange_->EndLoad(same_world); }

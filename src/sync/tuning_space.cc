@@ -48,10 +48,13 @@ std::string WhyNothing(const Strategy& strategy, int size) {
   return "";
 }
 
-// Whether the plans of the algorithm keep something of a bucket from one step to the next.
-bool KeepsStates(const Strategy& strategy, const Layout& layout, int size, const PlanOptions& plan) {
+// Whether the plans of `strategy`, tuned, keep something of a bucket from one step to the next.
+bool KeepsStates(const Tuning& tuning, const Strategy& strategy, absl::Span<const Parameter> parameters, int size,
+                 const PlanOptions& plan) {
+  const Strategy tuned = StrategyWith(tuning, strategy);
+  const Layout layout = LayOutBuckets(parameters, tuning.bucket_bytes, tuning.first_bucket_bytes);
   return std::any_of(layout.buckets.begin(), layout.buckets.end(), [&](const BucketLayout& bucket) {
-    const absl::StatusOr<Plan> built = BuildPlan(strategy, bucket.dtype, bucket.count, /*rank=*/0, size, plan);
+    const absl::StatusOr<Plan> built = BuildPlan(tuned, bucket.dtype, bucket.count, /*rank=*/0, size, plan);
     return built.ok() && !built->states.empty();
   });
 }
@@ -115,8 +118,7 @@ TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> 
                  .hierarchical = IsSet(strategy, "hierarchical")};
   space.reason = WhyNothing(strategy, size);
   if (!space.reason.empty()) return space;
-  const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
-  if (KeepsStates(strategy, layout, size, plan)) {
+  if (KeepsStates(space.start, strategy, parameters, size, plan)) {
     space.reason = absl::StrCat(strategy.algorithm->name, " keeps states that belong to these buckets");
     return space;
   }
@@ -125,10 +127,14 @@ TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> 
   if (CodecOf(strategy).codec == nullptr) {
     if (space.start.schedule == "auto") {
       const ReduceOp op = Averages(strategy) ? ReduceOp::kAvg : ReduceOp::kSum;
+      const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
       for (TuningChange& change : ChangesOfSchedule(layout, op, size, plan)) space.changes.push_back(std::move(change));
     }
     if (plan.has_hierarchy()) space.changes.push_back({.hierarchical = !space.start.hierarchical});
   }
+  std::erase_if(space.changes, [&](const TuningChange& change) {
+    return KeepsStates(With(change, space.start), strategy, parameters, size, plan);
+  });
   if (space.changes.empty()) space.reason = "all bucket sizes give the same buckets, and one schedule serves them";
   return space;
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -95,6 +96,43 @@ TEST(RecordOfAlgorithm, ARoundThatThereIsNotIsAnErrorOnAllRanks) {
       });
     }
   }
+}
+
+// Averages in the background after a warm-up whose buckets keep residuals.
+constinit const Algorithm kWarmsUpWithResiduals = {.name = "mine",
+                                                   .summary = "",
+                                                   .cost = "",
+                                                   .exchanges = Exchanges::kWeights,
+                                                   .phase = Phase::kBackground,
+                                                   .options = {},
+                                                   .supports = Supports,
+                                                   .build = Build,
+                                                   .background = [](const Strategy&) {
+                                                     return BackgroundRounds{
+                                                         .interval = absl::Seconds(100),
+                                                         .warmup_steps = 10,
+                                                         .warmup_strategy = "bytegrad:codec=bf16,error_feedback=true"};
+                                                   }};
+
+TEST(RecordOfAlgorithm, RestartForgetsTheResidualsOfAWarmUp) {
+  RunWorld(2, [](Communicator& world) {
+    WithExchange(world, kWarmsUpWithResiduals, [](const absl::StatusOr<std::unique_ptr<Exchange>>& exchange) {
+      ASSERT_EQ(exchange.status(), absl::OkStatus());
+      ASSERT_EQ((*exchange)->BeginBackward(), absl::OkStatus());
+      std::fill_n(static_cast<float*>((*exchange)->GradientView(0).get()), 5, 1.0f + 0x1p-20f);  // no bf16 is that
+      (*exchange)->MarkReady(0, nullptr);
+      ASSERT_EQ((*exchange)->FinishBackward(), absl::OkStatus());
+      const auto has_residuals = [&] {
+        const absl::StatusOr<absl::Span<ExchangeBucket>> buckets = (*exchange)->BucketsToSave();
+        const ExchangeBucket& bucket = (*buckets)[0];
+        const auto* const values = reinterpret_cast<const float*>(bucket.AddressOf(bucket.states()[0]));
+        return std::any_of(values, values + bucket.states()[0].range.count(), [](float value) { return value != 0; });
+      };
+      EXPECT_TRUE(has_residuals());
+      EXPECT_EQ((*exchange)->Restart(), absl::OkStatus());
+      EXPECT_FALSE(has_residuals());
+    });
+  });
 }
 
 TEST(RecordOfAlgorithm, AnAlgorithmWithoutRoundsIsAnErrorOnAllRanks) {

@@ -103,6 +103,20 @@ TEST(TuningSpace, IsEmptyWhereTheAlgorithmKeepsStates) {
   EXPECT_EQ(space.reason, "keeps keeps states that belong to these buckets");
 }
 
+// An algorithm of an extension keeps a residual only where it is hierarchical.
+TEST(TuningSpace, HasNoChangeWithWhichTheAlgorithmKeepsStates) {
+  Algorithm keeps = *ParseStrategy("gradient_allreduce")->algorithm;
+  keeps.build = [](const Strategy& strategy, int, PlanBuilder& b) {
+    if (strategy.flag("hierarchical")) (void)b.Residual("held back", DType::kF32, b.out().count());
+    BuildSelected(b);
+  };
+  Strategy strategy = *ParseStrategy("gradient_allreduce");
+  strategy.algorithm = &keeps;
+  const TuningSpace space = TuningSpaceOf(strategy, Layers(), {}, 4, {.nodes = {0, 0, 1, 1}});
+  EXPECT_FALSE(SizesIn(space).empty());
+  EXPECT_FALSE(HasHierarchy(space));
+}
+
 TEST(TuningSpace, PutsATuningIntoTheStrategy) {
   const Strategy strategy =
       StrategyWith({.schedule = "ring", .hierarchical = true}, *ParseStrategy("gradient_allreduce"));
