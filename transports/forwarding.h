@@ -40,7 +40,7 @@ class ForwardingTransport : public Transport {
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override { inner_->Tell(peer, group, cause); }
   std::optional<Note> TakeNote() override { return inner_->TakeNote(); }
   bool HasLeft(Rank peer) override { return inner_->HasLeft(peer); }
-  std::int64_t BytesTakenBy(Rank peer) const override { return inner_->BytesTakenBy(peer); }
+  std::int64_t BytesMovedWith(Rank peer) const override { return inner_->BytesMovedWith(peer); }
   bool IsReceivingFrom(Rank peer) const override { return inner_->IsReceivingFrom(peer); }
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { inner_->ShowWaitsFor(waits_for); }
   void AskWaitsFor(Rank peer) override { inner_->AskWaitsFor(peer); }

@@ -147,9 +147,9 @@ class Transport {
   // for so long that what was sent to it must be taken back; not to be called for this rank itself.
   virtual void Disconnect(Rank peer, const absl::Status& cause) = 0;
 
-  // How many bytes the network has taken of what carries long messages of all groups to `peer`, and of answers to those
-  // from there: the number grows as long as `peer` takes any. 0 where the transport cannot tell.
-  virtual std::int64_t BytesTakenBy(Rank /*peer*/) const { return 0; }
+  // How many bytes of long messages of all groups, and of answers to these, the network has taken for `peer` or has
+  // brought from there: the number grows as long as any move. 0 where the transport cannot tell.
+  virtual std::int64_t BytesMovedWith(Rank /*peer*/) const { return 0; }
 
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
   // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message

@@ -123,10 +123,10 @@ class Channel {
     bool secluded = false;      // Transport::Seclude has worked
     bool disconnected = false;  // peers that take no messages have been given up (Transport::Disconnect)
     std::int64_t told_ns = 0;   // when the peers were told; CLOCK_MONOTONIC
-    // The messages that were under way at the last look, the bytes that their peers had taken by then, and when a look
-    // found fewer messages, or more bytes, than the look before.
+    // The messages that were under way at the last look, the bytes that had moved to and from their peers by then, and
+    // when a look found fewer messages, or more bytes, than the look before.
     std::size_t messages_left = std::numeric_limits<std::size_t>::max();
-    std::int64_t bytes_taken = 0;
+    std::int64_t bytes_moved = 0;
     std::int64_t moved_ns = 0;
   };
   Failure failure;

@@ -19,12 +19,12 @@ constexpr absl::Duration kGrace = absl::Milliseconds(40);
 constexpr absl::Duration kLongGrace = absl::Seconds(30);
 // A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
 // Messages to other nodes cross the network all the same, so the time begins anew with each message that ends, and when
-// peers have taken bytes of any group.
+// bytes of any group move, in either direction: the answer of a peer may come behind a long message.
 constexpr absl::Duration kMessageGrace = absl::Seconds(1);
 // Later than kMessageGrace: when nothing has moved for this time, the transport is shut down.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // The message of a Send or Recv is not cut into segments, so it cannot stop half-way: a peer has the time that its
-// message takes at this speed. A peer on a slower link is given up.
+// message takes at this speed. A peer on a slower link is given up, unless the transport tells that bytes move.
 constexpr double kSlowestBytesPerSecond = 50e6;
 // The most notes that are kept for groups which this rank may be about to open.
 constexpr std::size_t kMostEarlyNotes = 256;
@@ -128,7 +128,8 @@ void Engine::TakeInNote(const Note& note) {
   if (of_the_past) return;
   early_notes_.push_back(note);
   if (early_notes_.size() <= kMostEarlyNotes) return;
-  // The cause of a failure ends the group; that a rank has left is known again from what it does not do.
+  // A cause ends its group at once. Without the note that a rank has left, calls that wait for this rank end by their
+  // deadline, or when the rank leaves the world.
   const auto leaves =
       std::find_if(early_notes_.begin(), early_notes_.end(), [](const Note& n) { return n.cause.ok(); });
   early_notes_.erase(leaves == early_notes_.end() ? early_notes_.begin() : leaves);
@@ -185,12 +186,12 @@ bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
   if (peers.empty()) return true;
   Channel::Failure& failure = channel.failure;
   // Messages of other groups may be before those of this one.
-  std::int64_t bytes_taken = 0;
-  for (const Rank rank : peers) bytes_taken += transport_->BytesTakenBy(channel.peer(rank).world_rank);
+  std::int64_t bytes_moved = 0;
+  for (const Rank rank : peers) bytes_moved += transport_->BytesMovedWith(channel.peer(rank).world_rank);
   const bool fewer = peers.size() < failure.messages_left;
-  if (fewer || bytes_taken > failure.bytes_taken) failure.moved_ns = now_ns;
+  if (fewer || bytes_moved > failure.bytes_moved) failure.moved_ns = now_ns;
   if (fewer) failure.messages_left = peers.size();
-  failure.bytes_taken = bytes_taken;
+  failure.bytes_moved = bytes_moved;
   const absl::Duration passage = LongestPassage(executor_->active(), channel);
   if (now_ns >= NanosAfter(failure.moved_ns, kShutdownGrace + passage)) {
     transport_->Shutdown(channel.sticky().Get());

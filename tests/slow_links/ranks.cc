@@ -84,6 +84,28 @@ absl::Status GiveUpAGroup(Communicator& world) {
   return status;
 }
 
+// Rank 1 gives up a group while the answer to its message there is behind a long message of the world to rank 1.
+absl::Status GiveUpASender(Communicator& world) {
+  constexpr std::int64_t kLong = 4'000'000;
+  constexpr std::int64_t kUnread = 2'500'000;  // more than the wire takes before the receiver has called
+  absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+  if (!group.ok()) return group.status();
+  std::vector<float> values(kLong, world.rank() == 0 ? 3 : 0);
+  Work message = world.rank() == 0 ? world.Send(values.data(), kLong, DType::kF32, /*to=*/1)
+                                   : world.Recv(values.data(), kLong, DType::kF32, /*from=*/0);
+  absl::Status status;
+  if (world.rank() == 1) {
+    std::vector<float> unread(kUnread, 1);
+    Work sends = (*group)->Send(unread.data(), kUnread, DType::kF32, /*to=*/0);
+    absl::SleepFor(absl::Seconds(8));
+    (*group)->Abort(absl::AbortedError("enough"));
+    status.Update(Expect(!sends.Wait().ok(), "the Send of the group has ended OK"));
+  }
+  status.Update(message.Wait());
+  status.Update(Expect(values.back() == 3, "other bytes have come than were sent"));
+  return status;
+}
+
 // A short message is there long before a long one that was sent first.
 absl::Status OvertakeALongMessage(Communicator& world) {
   constexpr std::int64_t kLong = 5'000'000;
@@ -115,6 +137,7 @@ absl::Status Run(absl::string_view what) {
   if (what == "leave_a_backlog") return SendAndLeave(*std::move(world), /*only_the_group=*/false, 1'500'000);
   if (what == "survive_a_broadcast") return SurviveABroadcast(*std::move(world));
   if (what == "give_up_a_group") return GiveUpAGroup(**world);
+  if (what == "give_up_a_sender") return GiveUpASender(**world);
   if (what == "overtake_a_long_message") return OvertakeALongMessage(**world);
   return absl::InvalidArgumentError("nothing that slow_links_test.py asks for");
 }

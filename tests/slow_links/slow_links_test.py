@@ -36,6 +36,9 @@ class SlowLinks(unittest.TestCase):
     def test_a_group_that_is_given_up_leaves_a_long_message_alone(self):
         self.run_on(2, "20mbit", "give_up_a_group")
 
+    def test_an_answer_behind_a_long_message_is_awaited(self):
+        self.run_on(2, "10mbit", "give_up_a_sender")
+
     def test_a_short_message_overtakes_a_long_one(self):
         self.run_on(2, "20mbit", "overtake_a_long_message")
 

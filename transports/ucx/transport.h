@@ -67,9 +67,9 @@ class UcxTransport final : public Transport {
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
   std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
-  std::int64_t BytesTakenBy(Rank peer) const override {
+  std::int64_t BytesMovedWith(Rank peer) const override {
     const Wire* const wire = wires_.To(peer);
-    return wire == nullptr ? 0 : wire->bytes_written();
+    return wire == nullptr ? 0 : wire->bytes_moved();
   }
   bool IsReceivingFrom(Rank peer) const override;
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }

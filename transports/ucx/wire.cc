@@ -312,7 +312,7 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     }
     moved = true;
     *budget -= written;
-    bytes_written_ += written;
+    bytes_moved_ += written;
     connection.out_written += written;
     const std::int64_t now_of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
     if (is_payload) message->written += now_of_payload - of_payload;
@@ -461,6 +461,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
     }
     moved = true;
     *budget -= got;
+    bytes_moved_ += got;
     const std::int64_t of_payload = std::min<std::int64_t>(got, room);
     connection.staged_end += static_cast<std::size_t>(got - of_payload);
     if (of_payload > 0) Received(connection, of_payload);

@@ -92,8 +92,8 @@ class Wire {
   bool has_receives() const { return receives_ > 0; }
   // Messages that this rank has been given to send, and messages that have come whole, modulo 2^32.
   std::uint32_t messages_sent() const { return next_number_; }
-  // Bytes that the kernel has taken.
-  std::int64_t bytes_written() const { return bytes_written_; }
+  // Bytes that the kernel has taken or given.
+  std::int64_t bytes_moved() const { return bytes_moved_; }
   std::uint32_t messages_received() const { return messages_received_; }
   // Whether messages can be sent.
   bool sends() const { return sends_ && !broken_; }
@@ -234,7 +234,7 @@ class Wire {
   absl::flat_hash_map<std::uint32_t, std::list<Outgoing>::iterator> outgoing_;  // all messages in the first three lists
   std::uint32_t next_number_ = 0;
   std::uint32_t messages_received_ = 0;
-  std::int64_t bytes_written_ = 0;
+  std::int64_t bytes_moved_ = 0;
   std::int64_t unmatched_ = 0;          // bytes framed of messages that are not known to be matched
   int sends_left_ = 0;                  // messages whose end has not been reported
   std::vector<std::uint32_t> matches_;  // numbers of matched messages of which the peer has not been told
