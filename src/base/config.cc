@@ -141,8 +141,8 @@ constexpr Variable kVariables[] = {
         "that its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
         "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
         "host that serves its store, and rank 0 serves the store at the address of the rendezvous host. Data ports "
-        "listen "
-        "at the interface's first IPv4 address, or its first IPv6 address where it has no other, whichever is named."),
+        "listen at the interface's first IPv4 address, or its first IPv6 address where it has no other, whichever is "
+        "named."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",
@@ -154,8 +154,7 @@ constexpr Variable kVariables[] = {
     Make<&Config::timeout>(
         "TUTTI_TIMEOUT",
         "Seconds after which waiting for another rank is an error; inf: never. The timeout of a process group of "
-        "PyTorch, where the script names none; without the variable that is torch's default, 30 "
-        "minutes."),
+        "PyTorch, where the script names none; without the variable that is torch's default, 30 minutes."),
     Make<&Config::arena_bytes>(
         "TUTTI_ARENA_BYTES",
         "Address space of the arena from which shared host buffers come; memory is used as needed."),

@@ -108,8 +108,8 @@ void GradientExchange::MarkReady(int i, void* stream) {
   if (!first) marked_twice_.store(i, std::memory_order_relaxed);
 }
 
-// Starts the exchange of bucket `b` once the gradients in it are computed: after what is now on the streams of all of
-// them. Mark orders the stores of the streams before this.
+// Starts the exchange of bucket `b` after what is now on the streams of all gradients in the bucket, which are computed
+// there, and on that of Begin, from which zeros may come. Mark orders the stores of the streams before Launch.
 void GradientExchange::Launch(int b) {
   CallOptions call = call_;
   if (!streams_.empty()) {
