@@ -203,7 +203,7 @@ static void Measure(const Collective* collective, Call* c, size_t bytes, double 
     printf("{%s, \"ranks\": %d, \"bytes\": %zu, \"in_place\": %s, \"time_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
            "\"calls\": %d, \"wrong\": %ld}\n",
            labels, c->size, bytes, collective->in_place ? "true" : "false", total / calls * 1e6, (slowest[(calls - 1) / 2] + slowest[calls / 2]) / 2 * 1e6,
-           slowest[(int)(calls * 0.99)] * 1e6, slowest[calls - 1] * 1e6, calls, wrong);
+           slowest[(99 * calls + 99) / 100 - 1] * 1e6, slowest[calls - 1] * 1e6, calls, wrong);
     fflush(stdout);
   }
   if (in != c->out) free(in);

@@ -11,6 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers"))
 import compare
 import comparison
+import gloo_collectives
 import hosts
 import pages
 import peers
@@ -58,6 +59,16 @@ class Rows(unittest.TestCase):
         command = " ".join(map(str, peers.tutti_command("tutti", run, "arena")))
         self.assertEqual(command, "tutti bench all_gather -b 4 -e 64 -f 16 --out-of-place --buffers arena "
                                   "--min-time 0.5 --json -")
+
+    def test_gloo_is_measured_as_the_mpis_are(self):
+        source = (peers.HERE / "mpi_collectives.c").read_text()
+        for name, number in (("kWarmUps", gloo_collectives.WARM_UPS), ("kMinCalls", gloo_collectives.MIN_CALLS),
+                             ("kMaxCalls", gloo_collectives.MAX_CALLS)):
+            self.assertIn(f"{name} = {number},", source)
+
+    def test_the_99th_percentile_is_that_of_tutti(self):
+        for count, place in ((1, 1), (5, 5), (99, 99), (100, 99), (101, 100), (200, 198), (20000, 19800)):
+            self.assertEqual(gloo_collectives.p99(list(range(1, count + 1))), place)
 
     def test_sizes_are_grouped(self):
         self.assertEqual(list(comparison.groups_of(4, 16 << 20, 64)), [[4, 256, 16384], [1 << 20]])
