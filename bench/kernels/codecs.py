@@ -18,14 +18,17 @@ import argparse
 import datetime
 import json
 import math
-import os
 import pathlib
 import platform
 import re
 import statistics
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench/hosts"))
+import idle
+
 IN_CACHE, OUT_OF_CACHE = 16 << 10, 16 << 20  # elements, as in codec_bench.cc
 MEMCPY, TRAFFIC = "MemcpyOfElements", "Traffic"
 DIRECTIONS = {"Encode": "encode", "Decode": "decode", "Accumulate": "decode and add"}
@@ -151,8 +154,8 @@ def page(data):
     now, before = data["now"], data["before"]
     lines = ["# The speed of codecs", "",
              f"Written by `bench/kernels/codecs.py` on {data['date']}: {data['rounds']} rounds on one core of"
-             f" {data['processor']}, {data['compiler']}. Of its {data['cores']} cores others used some: the load was"
-             f" {data['load']:.1f} with the bench (median), and what others move through memory slows memcpy and codecs.", "",
+             f" {data['processor']}, {data['compiler']}. {idle.line(data['in_use'])} What others move through memory slows"
+             " memcpy and codecs.", "",
              "GB/s of fp32 elements that are encoded or decoded, 64 MB of them (out of the cache) or 64 KB. × memcpy:"
              " how often `memcpy` of the same 64 MB takes this time in the same round (medians of ratios). Instructions"
              " are those per element with AVX2, as callgrind counts them; a test keeps them within 2 %"
@@ -185,17 +188,17 @@ def main():
     parser.add_argument("--before-instructions", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+    idle.add_loaded(parser)
     options = parser.parse_args()
     programs = {"now": options.program} | ({"before": options.before} if options.before else {})
     rounds = {name: [] for name in programs}
-    loads = []  # how many threads wanted a processor in the last minute, the bench's own among them
+    in_use = idle.wait_until_idle(options.loaded)
     for number in range(options.rounds):
         for name in sorted(programs, reverse=number % 2 == 1):
             rounds[name].append(run(programs[name]))
-            loads.append(os.getloadavg()[0])
     counted = options.before_instructions
     data = {"date": datetime.date.today().isoformat(), "processor": processor(), "compiler": compiler(),
-            "rounds": options.rounds, "load": statistics.median(loads), "cores": os.cpu_count(),
+            "rounds": options.rounds, "in_use": in_use,
             "memcpy_writes_past_the_cache": writes_past_the_cache(4 * OUT_OF_CACHE), "now": medians(rounds["now"]),
             "before": medians(rounds["before"]) if options.before else None,
             "instructions": json.loads((ROOT / "tests/codecs/instructions.json").read_text()),

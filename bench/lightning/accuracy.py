@@ -26,6 +26,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "hosts"))
+import idle
 from links import Hosts, run_ranks
 
 RESULTS = ROOT / "docs" / "results"
@@ -145,10 +146,12 @@ def page_of(document):
     first = document["runs"][0]
     lines = [f"""# Lightning's Trainer: accuracy against time
 
-{document['date']}, {document['cores']} cores, {document['system']}, torch {document['torch']}, lightning {document['lightning']}, load
-{document['load']:.1f} before the first run. Written by `bench/lightning/accuracy.py`, whose first lines describe the method: the cnn of
+{document['date']}, {document['cores']} cores, {document['system']}, torch {document['torch']}, lightning {document['lightning']}.
+Written by `bench/lightning/accuracy.py`, whose first lines describe the method: the cnn of
 [training.md](training.md) on {document['ranks']} ranks, {first['steps']} steps, through Lightning's Trainer. Rates are those of that page (qadam: Adam's).
 `seconds` are those of training. Seeds: {', '.join(map(str, document['seeds']))}.
+
+{idle.line(document.get('in_use'))}
 
 | link | strategy | accuracy | seconds | of ddp on gloo |
 | --- | --- | ---: | ---: | ---: |"""]
@@ -229,6 +232,7 @@ def main():
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--add-steps", nargs="+", type=pathlib.Path,
                         help="measures nothing, and adds what tutti.compare has measured of steps.py to the results: NET.json")
+    idle.add_loaded(parser)
     parser.add_argument("--strategy", help=argparse.SUPPRESS)
     parser.add_argument("--link", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
@@ -240,7 +244,7 @@ def main():
         document = json.loads((RESULTS / "lightning.json").read_text())
         document["steps"] = [{"net": file.stem, **json.loads(file.read_text())} for file in options.add_steps]
         return write(document)
-    load, runs = os.getloadavg()[0], []
+    in_use, runs = idle.wait_until_idle(options.loaded), []
     for seed in options.seeds:
         for link in options.links:
             for strategy in STRATEGIES:
@@ -250,7 +254,7 @@ def main():
     import lightning
 
     document = {"date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "system": platform.machine(),
-                "torch": runs[0]["torch"], "lightning": lightning.__version__, "load": load, "ranks": options.ranks,
+                "torch": runs[0]["torch"], "lightning": lightning.__version__, "in_use": in_use, "ranks": options.ranks,
                 "links": options.links, "seeds": options.seeds, "runs": runs, "steps": []}
     write(document)
 

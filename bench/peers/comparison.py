@@ -8,7 +8,6 @@ their number), and of the rounds the median; a ratio is the median of the ratios
 
 import contextlib
 import datetime
-import os
 import pathlib
 import platform
 import signal
@@ -17,6 +16,9 @@ import subprocess
 import sys
 
 from peers import COLLECTIVES, CORES, ROOT
+
+sys.path.append(str(ROOT / "bench/hosts"))
+import idle
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # The largest size of each group of sizes that one start of a program measures, because a start costs a second or more.
@@ -42,6 +44,7 @@ def add_sizes(parser, end, rounds, begin=4):
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+    idle.add_loaded(parser)
 
 
 def add_options(parser, names, end, rounds):
@@ -122,13 +125,9 @@ def processor():
 
 def compare(options, programs, runs, write):
     """Measures, and has `write(facts, rows)` write what was measured, all of it or what there was before a stop."""
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(f"load average {load:.1f}: another program runs on this machine, and libraries whose ranks spin "
-              "while they wait will look far slower than they are",
-              file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    in_use = idle.wait_until_idle(options.loaded)
     rows = []
     stopped = ""
     try:
@@ -144,7 +143,8 @@ def compare(options, programs, runs, write):
         raise SystemExit(f"wrong results: {wrong[0]}")
     facts = {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}, load {load:.1f} before the first run",
+        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}",
+        "in_use": in_use,
         "rounds": options.rounds,
         "stopped": stopped,
     }

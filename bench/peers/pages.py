@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from comparison import show_bytes, summarize
+from comparison import idle, show_bytes, summarize
 from peers import PYTHON
 
 
@@ -55,6 +55,7 @@ def heading(result, what, script, page):
     yield f"{result['date']}, {result['machine']}. Means over the calls, medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield what
     yield f"Written by `bench/peers/{script}`; every row of every round, with p50, p99 and maximum, is in `{page}.json`.\n"
+    yield idle.line(result["in_use"]) + "\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"

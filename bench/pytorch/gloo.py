@@ -31,6 +31,7 @@ import tutti.torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "hosts"))
+import idle
 from links import Hosts, run_ranks
 import plot
 
@@ -198,10 +199,12 @@ def milliseconds(seconds):
 def page_of(document):
     lines = [f"""# torch.distributed on tutti beside gloo
 
-{document['date']}, {document['cores']} cores, {document['system']}, torch {document['torch']}, tutti {document['tutti']}, load
-{document['load']:.1f} before the first run. Written by `bench/pytorch/gloo.py`: medians of {document['rounds']} rounds, in which the
+{document['date']}, {document['cores']} cores, {document['system']}, torch {document['torch']}, tutti {document['tutti']}.
+Written by `bench/pytorch/gloo.py`: medians of {document['rounds']} rounds, in which the
 variants took turns; a round's time is that of the slowest rank. Each rank computes on one thread. All rounds are in
 `pytorch.json`.
+
+{idle.line(document['in_use'])}
 
 `tutti` is stock code on the backend `tutti`; `tutti, arena` has its tensor from `tutti.torch.empty`; `tutti, bytegrad` is
 DDP after `tutti.torch.register(model, "bytegrad")`, `views` with `gradient_as_bucket_view=True` as well, `wrapper`
@@ -234,6 +237,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--links", nargs="+", default=[MEMORY, "1gbit"], help="memory, or rates as tc has them")
     parser.add_argument("--only", default="", help="measure only what has this text in its name, and write no files")
+    idle.add_loaded(parser)
     parser.add_argument("--rank-file", help=argparse.SUPPRESS)  # this process is a rank, and rank 0 writes to the file
     options = parser.parse_args()
     if options.rank_file:
@@ -241,7 +245,7 @@ def main():
     document = {
         "date": str(datetime.date.today()), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.release()}",
         "torch": torch.__version__, "tutti": tutti.torch._core().__version__, "rounds": options.rounds,
-        "load": os.getloadavg()[0], "results": [],
+        "in_use": idle.wait_until_idle(options.loaded), "results": [],
     }
     for link in options.links:
         for size in options.ranks:

@@ -28,6 +28,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench/hosts"))
+import idle
+
 CORES = os.cpu_count()
 DIFFERENT = 1.2  # two times differ if the ratio of the larger to the smaller is above this
 SMALLEST, FACTOR = 4, 8  # bytes of the smallest call, and the ratio of a size to the next smaller one
@@ -69,9 +72,10 @@ def command_of(options, collective, schedule, ranks, links, largest):
 
 
 def measure(options):
-    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted}, in microseconds."""
+    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted, in_use}, times in microseconds."""
     schedules = schedules_of(options.tutti)
     worlds = [(links, ranks) for ranks in options.ranks for links in options.links if links != "nodes" or ranks <= CORES]
+    in_use = idle.wait_until_idle(options.loaded)
     rows = []
     for turn in range(options.rounds):
         for links, ranks in worlds:
@@ -84,7 +88,7 @@ def measure(options):
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S)
                     rows += [{"round": turn, "links": links, "ranks": ranks, "collective": collective,
                               "schedule": schedule, "bytes": row["bytes"], "measured": row["p50_us"],
-                              "predicted": row["predicted_us"]} for row in json.loads(run.stdout)["rows"]]
+                              "predicted": row["predicted_us"], "in_use": in_use} for row in json.loads(run.stdout)["rows"]]
             print(f"# round {turn + 1} of {options.rounds}: {ranks} ranks, {links}", file=sys.stderr, flush=True)
     return rows
 
@@ -130,14 +134,14 @@ def percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def page_of(worlds, wrong, options):
+def page_of(worlds, wrong, in_use, options):
     total = [sum(world[0] for world in worlds.values()), sum(world[1] for world in worlds.values())]
     slowdowns = [s for world in worlds.values() for s in world[2]]
     mean = math.exp(statistics.mean(map(math.log, slowdowns)))
     lines = [
         "# Predicted and measured order of schedules", "",
         f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores.",
-        "[selection.md](../selection.md) says what is predicted and how.", "",
+        "[selection.md](../selection.md) says what is predicted and how.", "", idle.line(in_use), "",
         f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
         f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
         f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
@@ -165,6 +169,7 @@ def main():
     parser.add_argument("--min-time", type=float, default=0.02, help="seconds that the timed calls of one size take")
     parser.add_argument("--json", type=pathlib.Path,
                         help="file for the rows; when the file exists, its rows are used and nothing is measured")
+    idle.add_loaded(parser)
     parser.add_argument("--page", type=pathlib.Path, help="file for the page; default: standard output")
     options = parser.parse_args()
     if options.json and options.json.exists():
@@ -173,7 +178,7 @@ def main():
         rows = measure(options)
         if options.json:
             options.json.write_text(json.dumps(rows), encoding="utf-8")
-    page = page_of(*summarize(calls_of(rows)), options)
+    page = page_of(*summarize(calls_of(rows)), rows[0].get("in_use"), options)
     if options.page:
         options.page.write_text(page, encoding="utf-8")
     else:

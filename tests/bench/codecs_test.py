@@ -26,7 +26,7 @@ class Page(unittest.TestCase):
             bench = pathlib.Path(folder, "bench")
             bench.write_text(f"#!{sys.executable}\nprint({json.dumps({'benchmarks': rows})!r})\n")
             bench.chmod(0o700)
-            subprocess.run([sys.executable, "-B", SCRIPT, bench, "--rounds", "1", "--out", folder], check=True)
+            subprocess.run([sys.executable, "-B", SCRIPT, bench, "--rounds", "1", "--out", folder, "--loaded"], check=True)
             cls.page = pathlib.Path(folder, "codecs.md").read_text()
 
     def row(self, first):

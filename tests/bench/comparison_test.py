@@ -7,17 +7,19 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers"))
 import compare
 import comparison
 import gloo_collectives
 import hosts
+import idle
 import pages
 import peers
 import wire
 
-FACTS = {"date": "2026-01-02", "machine": "2 cores", "rounds": 2, "stopped": ""}
+FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01, "rounds": 2, "stopped": ""}
 
 
 def row(name, turn, us, nbytes=1 << 20, collective="all_reduce", **labels):
@@ -27,6 +29,31 @@ def row(name, turn, us, nbytes=1 << 20, collective="all_reduce", **labels):
 
 def on_hosts(*arguments, **labels):
     return row(*arguments, **{"rate": "1gbit", "delay_ms": 0, **labels})
+
+
+class Idle(unittest.TestCase):
+    def waited(self, *shares, loaded=False, wait_s=60):
+        """What a script does beside programs that use `shares` of the processors, one share after the other."""
+        with unittest.mock.patch.multiple(idle, share_in_use=unittest.mock.Mock(side_effect=shares), WAIT_S=wait_s), \
+                contextlib.redirect_stderr(io.StringIO()):
+            return idle.wait_until_idle(loaded)
+
+    def test_a_script_waits_until_other_programs_have_ended(self):
+        self.assertEqual(self.waited(0.9, 0.5, 0.02), 0.02)
+
+    def test_beside_other_programs_nothing_is_measured_unless_told(self):
+        with self.assertRaisesRegex(SystemExit, "50 % of the processors.*--loaded"):
+            self.waited(0.5, wait_s=-1)
+        self.assertEqual(self.waited(0.5, loaded=True), 0.5)
+
+    def test_the_page_says_how_idle_the_machine_was(self):
+        self.assertEqual(idle.line(0.012), "Other programs used 1 % of the processors before the first run.")
+        self.assertTrue(idle.line(0.4).startswith("**On a loaded machine: other programs used 40 % "))
+        self.assertIn("not known", idle.line(None))
+
+    def test_a_program_that_computes_is_seen(self):
+        with unittest.mock.patch.object(idle.time, "sleep", lambda seconds: sum(range(10_000_000))):
+            self.assertGreater(idle.share_in_use(), 0)
 
 
 class Wire(unittest.TestCase):
@@ -153,6 +180,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(lines[1], "| all_reduce | 2 | 1gbit | 0 ms | 1 MB | 8,389 | 10,000 (84 %) | 8,738 (96 %) "
                                    "| 0.87 | 0.87 |")
         self.assertEqual(len(lines), 2)
+        self.assertIn("Other programs used 1 % of the processors", behind)
         self.assertIn("| 2 | 1gbit | 0 ms | 4 B | 0.03 | 20 | 200 | 10.00 | 10.00 |", everything)
         written = json.loads(files["hosts.json"])
         self.assertEqual(written["rows"], rows)

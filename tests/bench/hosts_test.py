@@ -59,7 +59,7 @@ def call(hosts):
 
 def compared(out, *arguments):
     return [ROOT / "bench/peers/hosts.py", "--bin", BIN, "--only", "tutti", "--hosts", "2", "--rate", "1gbit",
-            "--seconds", "0.01", "--rounds", "1", "--out", out, *arguments]
+            "--seconds", "0.01", "--rounds", "1", "--loaded", "--out", out, *arguments]
 
 
 class Links(unittest.TestCase):
