@@ -18,7 +18,8 @@ from peers import MPIS, PEERS, Run, tutti
 
 LARGE = 64 << 10  # bytes from which on the page of the collectives lists where Tutti is behind
 RIVALS = {"best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
-BUFFERS = "`tutti` has its buffers in the shared arena, `tutti-private` in ordinary memory."
+BUFFERS = ("`tutti` has its buffers in the shared arena, `tutti-private` in ordinary memory, as the other libraries have; the "
+           "ratios that begin with `private` are those of `tutti-private`.")
 
 
 def runs(options):

@@ -21,6 +21,9 @@ sys.path.append(str(ROOT / "bench/hosts"))
 import idle
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+# Tutti's columns that are compared with the other libraries: what begins the names of their ratios. Buffers of the others
+# are in ordinary memory, as those of `tutti-private` are.
+OURS = {"tutti": "", "tutti-private": "private_"}
 # The largest size of each group of sizes that one start of a program measures, because a start costs a second or more.
 GROUP_ENDS = (16 << 10, 4 << 20, 1 << 62)
 
@@ -94,8 +97,13 @@ def measure(runs, programs, rows):
                 rows += [{**row, **run.labels, "name": name, "round": round_number} for row in programs[name](run)]
 
 
+def ratio_of(prefix, rivals):
+    """The name of a ratio in the entries of a summary."""
+    return f"{prefix}times_faster_than_{rivals}"
+
+
 def summarize(rows, labels, rivals):
-    """One entry for each (labels, ranks, bytes): µs by name, and Tutti's advantage over each group of rivals."""
+    """One entry for each (labels, ranks, bytes): µs by name, and the advantages of Tutti's columns over each group of rivals."""
     cells = {}
     for row in rows:
         # Sizes under one element a rank are all measured as one element a rank: the last of them counts.
@@ -105,13 +113,14 @@ def summarize(rows, labels, rivals):
     for key, by_name in cells.items():
         entry = {**dict(zip((*labels, "ranks", "bytes"), key)),
                  "time_us": {name: statistics.median(rounds.values()) for name, rounds in by_name.items()}}
-        ours = by_name.get("tutti", {})
-        for label, names in rivals.items():
-            present = [by_name[n] for n in names if n in by_name]
-            rounds = [r for r in ours if present and all(r in p for p in present)]  # the last round may be incomplete
-            if rounds:
-                entry[f"times_faster_than_{label}"] = round(
-                    statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
+        for own, prefix in OURS.items():
+            ours = by_name.get(own, {})
+            for label, names in rivals.items():
+                present = [by_name[n] for n in names if n in by_name]
+                rounds = [r for r in ours if present and all(r in p for p in present)]  # the last one may be incomplete
+                if rounds and not (label == "before" and own != "tutti"):  # the older build's buffers are in the arena
+                    entry[ratio_of(prefix, label)] = round(
+                        statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
         summary.append(entry)
     return summary
 

@@ -18,7 +18,7 @@ import itertools
 
 import host_peers
 import wire
-from comparison import add_options, compare, groups_of, parse, show_bytes
+from comparison import add_options, compare, groups_of, parse, ratio_of, show_bytes
 from host_peers import MPIS, PEERS, Hosts
 from links import BURST_BYTES
 from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
@@ -99,7 +99,7 @@ def write_results(folder, names, facts, rows):
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
         times = entry["time_us"]
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
-            entry[f"times_faster_than_{CODED}"] = round(min(peers) / times[IN_CODEC], 2)
+            entry[ratio_of("", CODED)] = round(min(peers) / times[IN_CODEC], 2)
     plotted = any(row["collective"] == PLOTTED for row in rows)
     name = PAGE if plotted else f"{PAGE}_collectives"
     write_page(folder, name, result, page(result, names, name))

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from comparison import idle, show_bytes, summarize
+from comparison import OURS, idle, ratio_of, show_bytes, summarize
 from peers import PYTHON
 
 
@@ -17,6 +17,8 @@ def show_us(us):
 COLLECTIVE = {"collective": lambda entry: entry["collective"]}
 RANKS = {"ranks": lambda entry: str(entry["ranks"])}
 SIZE = {"size": lambda entry: show_bytes(entry["bytes"])}
+BEHIND = "behind"
+TEXTS = (*COLLECTIVE, BEHIND)  # titles of columns without numbers
 
 
 def time_of(entry, name):
@@ -24,29 +26,34 @@ def time_of(entry, name):
 
 
 def table(entries, names, columns, rivals, show=time_of):
-    """`columns`, a column for each of `names`, and one for each of `rivals`."""
+    """`columns`, a column for each of `names`, and one for each ratio of a column of Tutti to one of `rivals`."""
     names = [n for n in names if any(n in e["time_us"] for e in entries)]
-    ratios = [r for r in rivals if any(f"times_faster_than_{r}" in e for e in entries)]
-    titles = [*columns, *names, *["× " + r.replace("_", " ") for r in ratios]]
+    ratios = {ratio_of(prefix, r): f"{prefix}× {r}".replace("_", " ") for prefix in OURS.values() for r in rivals}
+    ratios = {key: title for key, title in ratios.items() if any(key in e for e in entries)}
+    titles = [*columns, *names, *ratios.values()]
     yield "| " + " | ".join(titles) + " |"
-    yield "|" + "".join(" --- |" if title in COLLECTIVE else " ---: |" for title in titles)
+    yield "|" + "".join(" --- |" if title in TEXTS else " ---: |" for title in titles)
     for e in entries:
         cells = [value(e) for value in columns.values()]
         cells += [show(e, n) for n in names]
-        cells += [f"{e[key]:.2f}" if (key := f"times_faster_than_{r}") in e else "—" for r in ratios]
+        cells += [f"{e[key]:.2f}" if key in e else "—" for key in ratios]
         yield "| " + " | ".join(cells) + " |"
 
 
-def worst(entry, rivals):
-    """Tutti's advantage over the best of the other libraries; an older build of Tutti does not count."""
-    return min([entry[k] for r in rivals if r != "before" and (k := f"times_faster_than_{r}") in entry], default=1e9)
+def behind(entry, rivals):
+    """Tutti's columns that are slower than the best of the other libraries: {column: its advantage, which is below 1}."""
+    others = [r for r in rivals if r != "before"]  # an older build of Tutti
+    least = {own: min(entry.get(ratio_of(prefix, r), 1) for r in others) for own, prefix in OURS.items()}
+    return {own: advantage for own, advantage in least.items() if advantage < 1}
 
 
 def where_behind(title, entries, names, columns, rivals, show=time_of):
     if any("tutti" in e["time_us"] for e in entries):
         yield title + "\n"
-        behind = sorted((e for e in entries if worst(e, rivals) < 1), key=lambda e: worst(e, rivals))
-        yield from table(behind, names, columns, rivals, show) if behind else ["Nowhere."]
+        worst_first = sorted((e for e in entries if behind(e, rivals)), key=lambda e: min(behind(e, rivals).values()))
+        if any("tutti-private" in e["time_us"] for e in entries):
+            columns = {**columns, BEHIND: lambda entry: ", ".join(behind(entry, rivals))}
+        yield from table(worst_first, names, columns, rivals, show) if worst_first else ["Nowhere."]
 
 
 def heading(result, what, script, page):

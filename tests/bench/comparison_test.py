@@ -134,7 +134,7 @@ class Measuring(unittest.TestCase):
 
 
 class Summary(unittest.TestCase):
-    RIVALS = {"best_mpi": ("x", "y"), "gloo": ("gloo",)}
+    RIVALS = {"best_mpi": ("x", "y"), "gloo": ("gloo",), "before": ("before",)}
 
     def summary(self, rows):
         return comparison.summarize(rows, ("collective",), self.RIVALS)
@@ -146,6 +146,14 @@ class Summary(unittest.TestCase):
         self.assertEqual(entry["time_us"], {"tutti": 55, "x": 60, "y": 157.5})
         self.assertEqual(entry["times_faster_than_best_mpi"], 1.25)  # the median of 1.5 and 1
         self.assertNotIn("times_faster_than_gloo", entry)
+
+    def test_ordinary_memory_is_compared_too(self):
+        entry, = self.summary([row("tutti", 0, 10), row("tutti-private", 0, 30), row("x", 0, 20), row("y", 0, 15),
+                               row("before", 0, 12)])
+        self.assertEqual((entry["times_faster_than_best_mpi"], entry["private_times_faster_than_best_mpi"]), (1.5, 0.5))
+        self.assertEqual(entry["times_faster_than_before"], 1.2)
+        self.assertNotIn("private_times_faster_than_before", entry)
+        self.assertNotIn("private_times_faster_than_gloo", entry)
 
     def test_a_round_that_lacks_a_rival_does_not_count(self):
         rows = [row("tutti", 0, 10), row("x", 0, 20), row("y", 0, 30), row("tutti", 1, 10), row("x", 1, 90)]
@@ -192,6 +200,17 @@ class Pages(unittest.TestCase):
         self.assertIn("| × best peer | × gloo | × best peer in uint8 block |", page)
         self.assertIn("| 9,000 (93 %) | 2,500 | 10,000 (84 %) | 1.11 | 1.11 | 4.00 |", page)
         self.assertIn("Nowhere.", page)  # where Tutti is behind
+
+    def test_a_page_says_which_memory_tutti_is_behind_in(self):
+        rows = [row(name, 0, us, nbytes, rewrite=False)
+                for nbytes, times in ((4, (3, 4, 2)), (1 << 20, (1, 3, 2)), (4 << 20, (1, 2, 3)))
+                for name, us in zip(("tutti", "tutti-private", "mpich"), times)]
+        page = self.written(compare.write_results, ["tutti", "tutti-private", "mpich"], rows)["all_reduce.md"]
+        behind, everything, *_ = page.split("### All sizes")
+        lines = [line for line in behind.splitlines() if line.startswith("| 2")]
+        self.assertEqual(lines, ["| 2 | 4 B | tutti, tutti-private | 3.00 | 4.00 | 2.00 | 0.67 | 0.50 |",
+                                 "| 2 | 1 MB | tutti-private | 1.00 | 3.00 | 2.00 | 2.00 | 0.67 |"])
+        self.assertIn("| ranks | size | tutti | tutti-private | mpich | × best mpi | private × best mpi |", everything)
 
     def test_a_page_says_that_it_is_incomplete_and_what_is_older(self):
         rows = [on_hosts("tutti", 0, 1), on_hosts("before", 0, 2)]
