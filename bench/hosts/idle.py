@@ -50,9 +50,12 @@ def wait_until_idle(loaded):
     return share
 
 
-def line(share):
-    """What a page says of the share of the processors that other programs used before the measurement; None: unknown."""
-    if share is None:
-        return "What other programs did before the first run is not known."
-    used = f"ther programs used {100 * share:.0f} % of the processors before the first run."
-    return "O" + used if share < LIMIT else f"**On a loaded machine: o{used}**"
+def line(shares):
+    """What a page says of the shares of the processors that other programs used before each measurement; None: unknown."""
+    known = sorted(100 * share for share in shares if share is not None)
+    if not known:
+        return "What other programs used of the processors before the first run was not measured."
+    most = f"{known[-1]:.0f}" if known[0] == known[-1] else f"up to {known[-1]:.0f}"
+    used = f"ther programs used {most} % of the processors before the first run"
+    used = f"O{used}." if known[-1] < 100 * LIMIT else f"**On a loaded machine: o{used}.**"
+    return used + " What they used before some of the runs was not measured." * (len(known) < len(shares))

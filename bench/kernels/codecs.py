@@ -154,7 +154,7 @@ def page(data):
     now, before = data["now"], data["before"]
     lines = ["# The speed of codecs", "",
              f"Written by `bench/kernels/codecs.py` on {data['date']}: {data['rounds']} rounds on one core of"
-             f" {data['processor']}, {data['compiler']}. {idle.line(data['in_use'])} What others move through memory slows"
+             f" {data['processor']}, {data['compiler']}. {idle.line([data['in_use']])} What others move through memory slows"
              " memcpy and codecs.", "",
              "GB/s of fp32 elements that are encoded or decoded, 64 MB of them (out of the cache) or 64 KB. × memcpy:"
              " how often `memcpy` of the same 64 MB takes this time in the same round (medians of ratios). Instructions"

@@ -151,7 +151,7 @@ Written by `bench/lightning/accuracy.py`, whose first lines describe the method:
 [training.md](training.md) on {document['ranks']} ranks, {first['steps']} steps, through Lightning's Trainer. Rates are those of that page (qadam: Adam's).
 `seconds` are those of training. Seeds: {', '.join(map(str, document['seeds']))}.
 
-{idle.line(document.get('in_use'))}
+{idle.line([document.get('in_use')])}
 
 | link | strategy | accuracy | seconds | of ddp on gloo |
 | --- | --- | ---: | ---: | ---: |"""]

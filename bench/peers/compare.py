@@ -2,7 +2,7 @@
 """Collectives (f32, sum) of Tutti, Open MPI, MPICH and gloo on this machine, side by side.
 
     bench/peers/compare.py [--collective NAME...] [--ranks 2 4 8] [-b 4] [-e 256M] [-f 4] [--rounds 5] [--only NAME...]
-                           [--before PROGRAM] [--out FOLDER]
+                           [--before PROGRAM] [--out FOLDER] [--merge] [--loaded]
 
 comparison.py describes the method. Writes into docs/results: all_reduce.json, all_reduce.md and all_reduce.svg
 when all_reduce was measured, collectives.json and collectives.md when others were.
@@ -34,7 +34,8 @@ def runs(options):
                                                 rewrite)
 
 
-def all_reduce_page(result, names):
+def all_reduce_page(result):
+    names = result["versions"]
     columns = {**RANKS, **SIZE}
     yield "# all_reduce beside its peers\n"
     yield from heading(result, f"in place. {BUFFERS}", "compare.py", "all_reduce")
@@ -48,7 +49,8 @@ def all_reduce_page(result, names):
         yield ""
 
 
-def collectives_page(result, names):
+def collectives_page(result):
+    names = result["versions"]
     yield "# Collectives beside their peers\n"
     yield from heading(result, "out of place, but broadcast in place, as MPI has it, and gloo's reduce, as gloo has it. "
                        + BUFFERS, "compare.py", "collectives")
@@ -64,14 +66,14 @@ def collectives_page(result, names):
                          RIVALS)
 
 
-def write_results(folder, names, facts, rows):
+def write_results(options, rows, stopped):
     for page, markdown in (("all_reduce", all_reduce_page), ("collectives", collectives_page)):
         own = [row for row in rows if (row["collective"] == "all_reduce") == (page == "all_reduce")]
-        if own:
-            result = result_of(facts, own, ("collective", "rewrite"), RIVALS)
-            write_page(folder, page, result, markdown(result, names))
-    if any(row["collective"] == "all_reduce" for row in rows):
-        plot(folder, "all_reduce")
+        chosen = any((collective == "all_reduce") == (page == "all_reduce") for collective in options.collective)
+        if chosen and (result := result_of(options, page, own, stopped, ("collective", "rewrite"), RIVALS)):
+            write_page(options.out, page, result, markdown(result))
+            if page == "all_reduce":
+                plot(options.out, page)
 
 
 def main():
@@ -82,7 +84,7 @@ def main():
     programs = {name: PEERS[name] for name in options.only}
     if options.before:
         programs["before"] = tutti("arena", options.before.resolve())
-    compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
+    compare(options, programs, runs(options), lambda *measured: write_results(options, *measured))
 
 
 if __name__ == "__main__":

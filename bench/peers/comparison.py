@@ -47,6 +47,8 @@ def add_sizes(parser, end, rounds, begin=4):
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+    parser.add_argument("--merge", action="store_true",
+                        help="keep the rows of earlier results that are not measured now; with --rounds 0: write the page anew")
     idle.add_loaded(parser)
 
 
@@ -102,13 +104,46 @@ def ratio_of(prefix, rivals):
     return f"{prefix}times_faster_than_{rivals}"
 
 
+def cell_of(row, labels):
+    """What libraries were compared in: a row's labels, ranks and bytes."""
+    return tuple(row[name] for name in (*labels, "ranks", "bytes"))
+
+
+def merged(earlier, rows, labels):
+    """The rows of `earlier` in whose cells nothing was measured now, and `rows`, in the order of a page.
+
+    A ratio is one within a round, so that a cell has the rows of one run only.
+    """
+    now = {cell_of(row, labels) for row in rows}
+    rows = [row for row in earlier if cell_of(row, labels) not in now] + rows
+    first_of = [{} for _ in labels]  # labels are in the order of their first rows
+    for row in rows:
+        for places, label in zip(first_of, labels):
+            places.setdefault(row[label], len(places))
+    return sorted(rows, key=lambda row: (row["ranks"], *(places[row[label]] for places, label in zip(first_of, labels)),
+                                         row["bytes"]))
+
+
+def rounds_of(rows, labels):
+    """In how many rounds the cells were measured: 2, or 2 to 3."""
+    rounds = {}
+    for row in rows:
+        rounds.setdefault(cell_of(row, labels), set()).add(row["round"])
+    return range_of(map(len, rounds.values()))
+
+
+def range_of(values):
+    """The least and the largest, as a text."""
+    values = sorted(values)
+    return f"{values[0]}" if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
+
+
 def summarize(rows, labels, rivals):
     """One entry for each (labels, ranks, bytes): µs by name, and the advantages of Tutti's columns over each group of rivals."""
     cells = {}
     for row in rows:
         # Sizes under one element a rank are all measured as one element a rank: the last of them counts.
-        key = tuple(row[name] for name in (*labels, "ranks", "bytes"))
-        cells.setdefault(key, {}).setdefault(row["name"], {})[row["round"]] = row["time_us"]
+        cells.setdefault(cell_of(row, labels), {}).setdefault(row["name"], {})[row["round"]] = row["time_us"]
     summary = []
     for key, by_name in cells.items():
         entry = {**dict(zip((*labels, "ranks", "bytes"), key)),
@@ -133,7 +168,7 @@ def processor():
 
 
 def compare(options, programs, runs, write):
-    """Measures, and has `write(facts, rows)` write what was measured, all of it or what there was before a stop."""
+    """Measures, and has `write(rows, stopped)` write what was measured, all of it or what there was before a stop."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     in_use = idle.wait_until_idle(options.loaded)
@@ -150,14 +185,9 @@ def compare(options, programs, runs, write):
     wrong = [row for row in rows if row["wrong"]]
     if wrong:
         raise SystemExit(f"wrong results: {wrong[0]}")
-    facts = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}",
-        "in_use": in_use,
-        "rounds": options.rounds,
-        "stopped": stopped,
-    }
+    facts = {"date": datetime.date.today().isoformat(), "in_use": in_use,
+             "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}"}
     options.out.mkdir(parents=True, exist_ok=True)
-    write(facts, rows)
+    write([{**row, **facts} for row in rows], stopped)
     if stopped:
         raise SystemExit(f"stopped ({stopped}); what was measured before is in {options.out}")

@@ -38,20 +38,22 @@ COLUMNS = {"rate": lambda entry: entry["rate"], "delay": lambda entry: f"{entry[
            "wire": lambda entry: show_us(entry["wire_us"])}
 
 
-def page(result, names):
+def page(result):
     yield "# One connection between two hosts, and several\n"
     yield from heading(result, "all_reduce in place on two hosts.", "connections.py", PAGE)
     yield "The columns after `wire` are the time over so many TCP connections of each two ranks (`TUTTI_CONNECTIONS`). Hosts"
     yield "and the time of the wire are those of [hosts.md](hosts.md). The delay is that of a packet on its way from host to"
     yield "host; an answer takes another. Where packets are lost, the one that is lost is drawn at random.\n"
-    yield from table(result["summary"], names, COLUMNS, [])
+    yield from table(result["summary"], result["versions"], COLUMNS, [])
 
 
-def write_results(folder, names, facts, rows):
-    result = result_of(facts, rows, LABELS, {})
+def write_results(options, rows, stopped):
+    result = result_of(options, PAGE, rows, stopped, LABELS, {})
+    if not result:
+        return
     for entry in result["summary"]:
         entry["wire_us"] = wire.time_us("all_reduce", 2, entry["rate"], entry["bytes"])
-    write_page(folder, PAGE, result, page(result, names))
+    write_page(options.out, PAGE, result, page(result))
 
 
 def main():
@@ -62,7 +64,7 @@ def main():
     options = parser.parse_args()
     host_peers.need_programs(parser, options, ["tutti", "delay_switch"])
     programs = {number: host_peers.tutti(options.bin / "tutti", TUTTI_CONNECTIONS=number) for number in options.connections}
-    compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
+    compare(options, programs, runs(options), lambda *measured: write_results(options, *measured))
 
 
 if __name__ == "__main__":

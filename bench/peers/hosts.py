@@ -3,7 +3,7 @@
 
     bench/peers/hosts.py [--hosts 2 4] [--rate 100mbit 1gbit 10gbit unshaped] [--delay-ms 0 0.5]
                          [--collective NAME...] [-b 4] [-e 16M] [-f 4] [--longest-s 0.6] [--rounds 3] [--only NAME...]
-                         [--schedule NAME] [--bin FOLDER] [--before PROGRAM] [--out FOLDER]
+                         [--schedule NAME] [--bin FOLDER] [--before PROGRAM] [--out FOLDER] [--merge] [--loaded]
 
 The hosts are network namespaces of this machine, joined by a switch (bench/hosts/links.py; needs root): every host
 sends and receives at the given rate, and every packet arrives the given delay later. comparison.py describes the method; host_peers.py has the settings of the
@@ -64,7 +64,8 @@ PLACE = {"hosts": lambda entry: str(entry["ranks"]), "rate": lambda entry: entry
 WIRE = {"wire": lambda entry: show_us(entry["wire_us"])}
 
 
-def page(result, names, name):
+def page(result, name):
+    names = result["versions"]
     columns = {**PLACE, **WIRE}
     yield "# Collectives across hosts, beside their peers\n"
     yield from heading(result, "all_reduce and broadcast in place, and gloo's reduce; the others out of place.",
@@ -93,18 +94,20 @@ def page(result, names, name):
         yield from table(own, names, columns, [*RIVALS, CODED], show_time)
 
 
-def write_results(folder, names, facts, rows):
-    result = result_of(facts, rows, LABELS, RIVALS)
+def write_results(options, rows, stopped):
+    plotted = PLOTTED in options.collective
+    name = PAGE if plotted else f"{PAGE}_collectives"
+    result = result_of(options, name, rows, stopped, LABELS, RIVALS)
+    if not result:
+        return
     for entry in result["summary"]:
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
         times = entry["time_us"]
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
             entry[ratio_of("", CODED)] = round(min(peers) / times[IN_CODEC], 2)
-    plotted = any(row["collective"] == PLOTTED for row in rows)
-    name = PAGE if plotted else f"{PAGE}_collectives"
-    write_page(folder, name, result, page(result, names, name))
+    write_page(options.out, name, result, page(result, name))
     if plotted:
-        plot(folder, name)
+        plot(options.out, name)
 
 
 def main():
@@ -127,7 +130,7 @@ def main():
     programs = {name: programs[name] for name in options.only}
     if options.before:
         programs["before"] = host_peers.tutti(options.before.resolve(), options.schedule)
-    compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
+    compare(options, programs, runs(options), lambda *measured: write_results(options, *measured))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from comparison import OURS, idle, ratio_of, show_bytes, summarize
+from comparison import OURS, idle, merged, range_of, ratio_of, rounds_of, show_bytes, summarize
 from peers import PYTHON
 
 
@@ -62,15 +62,34 @@ def heading(result, what, script, page):
     yield f"{result['date']}, {result['machine']}. Means over the calls, medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield what
     yield f"Written by `bench/peers/{script}`; every row of every round, with p50, p99 and maximum, is in `{page}.json`.\n"
-    yield idle.line(result["in_use"]) + "\n"
+    yield idle.line([row.get("in_use") for row in result["rows"]]) + "\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"
 
 
-def result_of(facts, rows, labels, rivals):
-    versions = {row["name"]: " ".join(row["version"].split()) for row in rows}
-    return {**facts, "versions": versions, "summary": summarize(rows, labels, rivals), "rows": rows}
+def earlier_rows(file):
+    """The rows of earlier results; what a row does not say of its measurement is what the whole file says."""
+    if not file.exists():
+        return []
+    result = json.loads(file.read_text())
+    return [{**row, **{name: row.get(name, result[name]) for name in ("date", "machine")}}
+            for row in result["rows"] if "time_us" in row]  # the oldest rows have medians alone
+
+
+def result_of(options, page, rows, stopped, labels, rivals):
+    """What PAGE.json is to hold: None where there are no rows."""
+    if options.merge:
+        rows = merged(earlier_rows(options.out / f"{page}.json"), rows, labels)
+    if not rows:
+        return None
+    versions = {}
+    for row in rows:
+        versions.setdefault(row["name"], {})[" ".join(row["version"].split())] = None
+    return {"date": range_of(row["date"] for row in rows), "machine": "; ".join(dict.fromkeys(row["machine"] for row in rows)),
+            "rounds": rounds_of(rows, labels), "stopped": stopped,
+            "versions": {name: ", ".join(of) for name, of in versions.items()},
+            "summary": summarize(rows, labels, rivals), "rows": rows}
 
 
 def write_page(folder, page, result, lines):

@@ -204,7 +204,7 @@ Written by `bench/pytorch/gloo.py`: medians of {document['rounds']} rounds, in w
 variants took turns; a round's time is that of the slowest rank. Each rank computes on one thread. All rounds are in
 `pytorch.json`.
 
-{idle.line(document['in_use'])}
+{idle.line([document['in_use']])}
 
 `tutti` is stock code on the backend `tutti`; `tutti, arena` has its tensor from `tutti.torch.empty`; `tutti, bytegrad` is
 DDP after `tutti.torch.register(model, "bytegrad")`, `views` with `gradient_as_bucket_view=True` as well, `wrapper`

@@ -134,14 +134,14 @@ def percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def page_of(worlds, wrong, in_use, options):
+def page_of(worlds, wrong, shares, options):
     total = [sum(world[0] for world in worlds.values()), sum(world[1] for world in worlds.values())]
     slowdowns = [s for world in worlds.values() for s in world[2]]
     mean = math.exp(statistics.mean(map(math.log, slowdowns)))
     lines = [
         "# Predicted and measured order of schedules", "",
         f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores.",
-        "[selection.md](../selection.md) says what is predicted and how.", "", idle.line(in_use), "",
+        "[selection.md](../selection.md) says what is predicted and how.", "", idle.line(shares), "",
         f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
         f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
         f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
@@ -178,7 +178,7 @@ def main():
         rows = measure(options)
         if options.json:
             options.json.write_text(json.dumps(rows), encoding="utf-8")
-    page = page_of(*summarize(calls_of(rows)), rows[0].get("in_use"), options)
+    page = page_of(*summarize(calls_of(rows)), [row.get("in_use") for row in rows], options)
     if options.page:
         options.page.write_text(page, encoding="utf-8")
     else:

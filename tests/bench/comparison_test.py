@@ -1,5 +1,6 @@
 """What the comparisons of bench/peers say of their rows: bounds of the wire, medians, ratios and pages."""
 
+import argparse
 import contextlib
 import io
 import json
@@ -19,12 +20,12 @@ import pages
 import peers
 import wire
 
-FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01, "rounds": 2, "stopped": ""}
+FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01}
 
 
 def row(name, turn, us, nbytes=1 << 20, collective="all_reduce", **labels):
     return {"name": name, "round": turn, "time_us": us, "bytes": nbytes, "ranks": 2, "collective": collective,
-            "version": f"{name}\t1", "wrong": 0, **labels}
+            "version": f"{name}\t1", "wrong": 0, **FACTS, **labels}
 
 
 def on_hosts(*arguments, **labels):
@@ -47,9 +48,11 @@ class Idle(unittest.TestCase):
         self.assertEqual(self.waited(0.5, loaded=True), 0.5)
 
     def test_the_page_says_how_idle_the_machine_was(self):
-        self.assertEqual(idle.line(0.012), "Other programs used 1 % of the processors before the first run.")
-        self.assertTrue(idle.line(0.4).startswith("**On a loaded machine: other programs used 40 % "))
-        self.assertIn("not known", idle.line(None))
+        self.assertEqual(idle.line([0.012]), "Other programs used 1 % of the processors before the first run.")
+        self.assertTrue(idle.line([0.4]).startswith("**On a loaded machine: other programs used 40 % "))
+        self.assertIn("other programs used up to 40 % ", idle.line([0.01, 0.4, None]))
+        for shares in ([None], [0.01, None]):
+            self.assertIn("not measured", idle.line(shares))
 
     def test_a_program_that_computes_is_seen(self):
         with unittest.mock.patch.object(idle.time, "sleep", lambda seconds: sum(range(10_000_000))):
@@ -165,10 +168,14 @@ class Summary(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def written(self, write, names, rows, **facts):
+    def written(self, write, rows, stopped="", earlier=None):
+        """The files of a comparison; `earlier` has the contents of files that were there before, by name."""
         with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
             folder = pathlib.Path(name)
-            write(folder, names, {**FACTS, **facts}, rows)
+            for file, text in (earlier or {}).items():
+                (folder / file).write_text(text)
+            collectives = [row["collective"] for row in rows] or ["all_reduce"]
+            write(argparse.Namespace(out=folder, merge=earlier is not None, collective=collectives), rows, stopped)
             return {path.name: path.read_text() for path in folder.iterdir()}
 
     def setUp(self):
@@ -180,7 +187,7 @@ class Pages(unittest.TestCase):
         rows = [on_hosts("tutti", 0, 10000), on_hosts("gloo", 0, 8738), on_hosts("tutti", 0, 20, 4),
                 on_hosts("gloo", 0, 200, 4), on_hosts("tutti", 0, 5, rate="unshaped", delay_ms=0.5),
                 on_hosts("gloo", 0, 1, rate="unshaped", delay_ms=0.5)]
-        files = self.written(hosts.write_results, ["tutti", "gloo"], rows)
+        files = self.written(hosts.write_results, rows)
         page = files["hosts.md"]
         behind, everything = page.split("## all_reduce")
         lines = [line for line in behind.splitlines() if line.startswith("| all_reduce")]
@@ -196,7 +203,7 @@ class Pages(unittest.TestCase):
 
     def test_sums_in_a_codec_are_compared_with_exact_sums_of_the_best_peer(self):
         rows = [on_hosts("tutti", 0, 9000), on_hosts("tutti-uint8_block", 0, 2500), on_hosts("gloo", 0, 10000)]
-        page = self.written(hosts.write_results, ["tutti", "tutti-uint8_block", "gloo"], rows)["hosts.md"]
+        page = self.written(hosts.write_results, rows)["hosts.md"]
         self.assertIn("| × best peer | × gloo | × best peer in uint8 block |", page)
         self.assertIn("| 9,000 (93 %) | 2,500 | 10,000 (84 %) | 1.11 | 1.11 | 4.00 |", page)
         self.assertIn("Nowhere.", page)  # where Tutti is behind
@@ -205,7 +212,7 @@ class Pages(unittest.TestCase):
         rows = [row(name, 0, us, nbytes, rewrite=False)
                 for nbytes, times in ((4, (3, 4, 2)), (1 << 20, (1, 3, 2)), (4 << 20, (1, 2, 3)))
                 for name, us in zip(("tutti", "tutti-private", "mpich"), times)]
-        page = self.written(compare.write_results, ["tutti", "tutti-private", "mpich"], rows)["all_reduce.md"]
+        page = self.written(compare.write_results, rows)["all_reduce.md"]
         behind, everything, *_ = page.split("### All sizes")
         lines = [line for line in behind.splitlines() if line.startswith("| 2")]
         self.assertEqual(lines, ["| 2 | 4 B | tutti, tutti-private | 3.00 | 4.00 | 2.00 | 0.67 | 0.50 |",
@@ -214,15 +221,41 @@ class Pages(unittest.TestCase):
 
     def test_a_page_says_that_it_is_incomplete_and_what_is_older(self):
         rows = [on_hosts("tutti", 0, 1), on_hosts("before", 0, 2)]
-        page = self.written(hosts.write_results, ["tutti", "before"], rows, stopped="by a signal")["hosts.md"]
+        page = self.written(hosts.write_results, rows, stopped="by a signal")["hosts.md"]
         self.assertIn("**Incomplete**: the measurement was stopped (by a signal).", page)
         self.assertIn("`before` is an older build", page)
         self.assertIn("Nowhere.", page)  # where Tutti is behind
 
+    def test_rows_measured_now_stand_for_those_of_the_same_cell(self):
+        first = [row(name, turn, us, nbytes, ranks=ranks, rewrite=False) for ranks in (2, 4) for nbytes in (4, 1 << 20)
+                 for turn in range(3) for name, us in (("tutti", 20), ("mpich", 10))]
+        now = [row(name, turn, us, ranks=2, rewrite=False, date="2026-03-01", in_use=0.2) for turn in range(2)
+               for name, us in (("tutti", 1), ("gloo", 3))]
+        files = self.written(compare.write_results, first)
+        files = self.written(compare.write_results, now, earlier=files)
+        page = files["all_reduce.md"].partition("### All sizes")[2]
+        self.assertEqual([line for line in page.splitlines() if line.startswith("| 2") or line.startswith("| 4")],
+                         ["| 2 | 4 B | 20 | 10 | — | 0.50 | — |", "| 2 | 1 MB | 1.00 | — | 3.00 | — | 3.00 |",
+                          "| 4 | 4 B | 20 | 10 | — | 0.50 | — |", "| 4 | 1 MB | 20 | 10 | — | 0.50 | — |"])
+        self.assertIn("2026-01-02 to 2026-03-01, 2 cores. Means over the calls, medians of 2 to 3 interleaved rounds",
+                      files["all_reduce.md"])
+        self.assertIn("**On a loaded machine: other programs used up to 20 %", files["all_reduce.md"])
+        dates = [entry["date"] for entry in json.loads(files["all_reduce.json"])["rows"]]
+        self.assertEqual(dates, 6 * ["2026-01-02"] + 4 * ["2026-03-01"] + 12 * ["2026-01-02"])
+        self.assertEqual(self.written(compare.write_results, [], earlier=files), files)  # --rounds 0
+
+    def test_earlier_rows_have_the_date_of_their_file(self):
+        facts = ("date", "machine", "in_use")
+        rows = [{k: v for k, v in row("tutti", 0, 1, rewrite=False).items() if k not in facts}]
+        earlier = {"all_reduce.json": json.dumps({"date": "2025-01-01", "machine": "a PDP, load 3", "rows": rows})}
+        page = self.written(compare.write_results, [], earlier=earlier)["all_reduce.md"]
+        self.assertIn("2025-01-01, a PDP, load 3. Means", page)
+        self.assertIn("What other programs used of the processors before the first run was not measured.", page)
+
     def test_all_reduce_and_the_other_collectives_have_pages_of_their_own(self):
         rows = [row(name, 0, us, collective=collective, rewrite=False)
                 for name, us in (("tutti", 2), ("gloo", 1)) for collective in ("all_reduce", "gather")]
-        files = self.written(compare.write_results, ["tutti", "gloo"], rows)
+        files = self.written(compare.write_results, rows)
         self.assertEqual(set(files), {"all_reduce.json", "all_reduce.md", "collectives.json", "collectives.md"})
         self.assertIn("| 2 | 1 MB | 2.00 | 1.00 | 0.50 |", files["all_reduce.md"])
         self.assertIn("| gather | 2 | 1 MB | 2.00 | 1.00 | 0.50 |", files["collectives.md"])
