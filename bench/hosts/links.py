@@ -10,6 +10,7 @@ import re
 import secrets
 import signal
 import subprocess
+import tempfile
 import time
 
 # The bytes that the shaper tbf lets pass at once: more than a segment of 64 KB, which the kernel hands down whole.
@@ -40,17 +41,57 @@ def make_secret(folder):
     return secret
 
 
-def run_ranks(commands, environments, limit_s, **options):
-    """Runs a command for each rank until all have ended well; RuntimeError, and the end of all, when one has not."""
-    ranks = [subprocess.Popen(command, env=environment, **options)
-             for command, environment in zip(commands, environments)]
+def end_orderly():
+    """Has SIGTERM and SIGHUP end this script as Ctrl-C does, so that every `finally` removes what the script has made."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def killed_at_end(processes):
+    """Kills the processes of a list, which may still grow, at the end of a with statement, and waits for their ends."""
     try:
-        for rank in ranks:
-            if rank.wait(limit_s) != 0:
-                raise RuntimeError(f"a rank ended with {rank.returncode}")
+        yield
     finally:
-        for rank in ranks:
-            rank.kill()
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        for process in processes:
+            process.wait()
+
+
+def run_ranks(commands, environments, limit_s, until=lambda: False, **options):
+    """Runs a command for each rank until all have ended well, or until `until()`, when the ranks are killed.
+
+    RuntimeError when a rank has failed, or the ranks take longer than `limit_s`, with what the ranks wrote to standard
+    error; then, too, all ranks are killed.
+    """
+    end_orderly()
+    with contextlib.ExitStack() as stack:
+        ranks = []
+        stack.enter_context(killed_at_end(ranks))
+        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in commands]
+        for command, environment, error in zip(commands, environments, errors):
+            ranks.append(subprocess.Popen(command, env=environment, stderr=error, **options))
+        deadline = time.monotonic() + limit_s
+        while True:
+            codes = [rank.poll() for rank in ranks]
+            if failed := [rank for rank, code in enumerate(codes) if code]:
+                raise _failure({rank: f"ended with exit code {codes[rank]}" for rank in failed}, errors)
+            if None not in codes or until():
+                return
+            if time.monotonic() > deadline:
+                raise _failure({rank: f"did not end within {limit_s} s" for rank, code in enumerate(codes) if code is None},
+                               errors)
+            time.sleep(0.05)
+
+
+def _failure(what_by_rank, errors):
+    text = []
+    for rank, what in what_by_rank.items():
+        errors[rank].seek(0)
+        text.append(f"rank {rank} {what}\n{errors[rank].read()}".strip())
+    return RuntimeError("\n".join(text))
 
 
 class Hosts:
@@ -94,6 +135,7 @@ class Hosts:
                 "TUTTI_RENDEZVOUS": f"{self.address(0)}:{self.RENDEZVOUS_PORT}", "TUTTI_JOB_SECRET_FILE": str(secret)}
 
     def __enter__(self):
+        end_orderly()
         try:
             self._make()
         except BaseException:

@@ -130,7 +130,7 @@ def measure(strategy, link, seed, options):
         def start(commands, extra):
             environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_PORT": "29518"}
             run_ranks(commands, [environment | extra(rank) for rank in range(options.ranks)], LIMIT_S,
-                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                      stdout=subprocess.DEVNULL)
 
         if link == MEMORY:
             start([command] * options.ranks, lambda rank: {"MASTER_ADDR": "127.0.0.1", "LOCAL_RANK": str(rank)})

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import pathlib
 import platform
-import signal
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from peers import COLLECTIVES, CORES, ROOT
 
 sys.path.append(str(ROOT / "bench/hosts"))
 import idle
+from links import end_orderly
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Tutti's columns that are compared with the other libraries: what begins the names of their ratios. Buffers of the others
@@ -169,8 +169,7 @@ def processor():
 
 def compare(options, programs, runs, write):
     """Measures, and has `write(rows, stopped)` write what was measured, all of it or what there was before a stop."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    end_orderly()
     in_use = idle.wait_until_idle(options.loaded)
     rows = []
     stopped = ""

@@ -35,13 +35,13 @@ def need_programs(parser, options, names):
 def output_of_ranks(run, command, environment_of):
     """What the ranks print, of which each host runs one."""
     command = [str(word) for word in command]
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as output:
         try:
             run_ranks([run.hosts.command(rank, command) for rank in range(run.ranks)],
-                      [environment_of(rank) for rank in range(run.ranks)], TIMEOUT_S, stdout=output, stderr=errors)
+                      [environment_of(rank) for rank in range(run.ranks)], TIMEOUT_S, stdout=output)
         except RuntimeError as error:
-            errors.seek(0)
-            raise failed(command, error, errors.read())
+            what, _, errors = str(error).partition("\n")
+            raise failed(command, what, errors)
         output.seek(0)
         return output.read()
 

@@ -1,9 +1,11 @@
 """How each library's program is built, and started with all ranks on this machine. A program prints rows, a JSON object each."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -13,6 +15,7 @@ PYTHON = DEPS / "torch-2.11/bin/python"  # has torch, and matplotlib
 GLOO = HERE / "gloo_collectives.py"
 CORES = len(os.sched_getaffinity(0))
 TIMEOUT_S = 600
+LAUNCHER_ENDS_S = 5  # its ranks
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all",
                "all_to_all_v", "send_recv")
 IN_PLACE = ("all_reduce", "broadcast")  # as in mpi_collectives.c
@@ -49,9 +52,28 @@ def rows_in(output):
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
+def run_program(command, environment=None):
+    """Runs a program, of which no process is left when it takes too long or this script is stopped."""
+    command = [str(word) for word in command]
+    with subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, cwd=ROOT,
+                          stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
+        try:
+            output, errors = program.communicate(timeout=TIMEOUT_S)
+        finally:
+            end_group(program)
+    return subprocess.CompletedProcess(command, program.returncode, output, errors)
+
+
+def end_group(program):
+    """Ends all processes of a program that leads a group; lets a launcher end the ranks that are in other groups."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(program.pid, number)
+            program.wait(LAUNCHER_ENDS_S)
+
+
 def rows_of(command, environment=None):
-    result = subprocess.run([str(c) for c in command], env={**os.environ, **(environment or {})}, capture_output=True,
-                            text=True, timeout=TIMEOUT_S, cwd=ROOT)
+    result = run_program(command, environment)
     rows = rows_in(result.stdout)
     if result.returncode or not rows:
         raise failed(command, result.returncode, result.stdout + result.stderr)
@@ -75,7 +97,7 @@ def tutti(buffers, program=ROOT / "build/bench/bin/tutti"):
         if not program.exists():
             raise SystemExit(f"{program} is missing: run `cmake --workflow --preset bench`")
         command = [*tutti_command(program, run, buffers), "--ranks", run.ranks]
-        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
+        result = run_program(command)
         if result.returncode:
             raise failed(command, result.returncode, result.stderr)
         return tutti_rows(program, result.stdout)

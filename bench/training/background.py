@@ -27,8 +27,8 @@ import sys
 import tempfile
 
 import results
-from links import bits_per_second
-from runs import Hosts, Runs, arguments, killed_at_end, run_of, run_on_hosts
+from links import bits_per_second, killed_at_end
+from runs import Hosts, Runs, arguments, run_of, run_on_hosts
 
 BUSY, QUIET = 0.7, 0.02  # shares of the bandwidth of a link, above and below which it is busy and quiet
 FIRST_STEPS = 3  # slow steps at the start, which are left out

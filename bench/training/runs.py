@@ -1,17 +1,15 @@
 """Runs one training: train_fashion_mnist on all ranks, on this machine's loopback or on hosts with links."""
 
-import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench/hosts"))
-from links import Hosts, make_secret
+from links import Hosts, end_orderly, make_secret, run_ranks
 
 LOOPBACK = "loopback"
 TIMEOUT_S = 3600
@@ -63,39 +61,9 @@ def on_hosts(args, run, result, directory):
 def run_on_hosts(hosts, program, directory, until=lambda: False):
     """Runs `program` as one rank on every host until all have ended, or until `until()`, when the ranks are killed."""
     secret = make_secret(directory)
-    ranks = []
-    with killed_at_end(ranks):
-        for rank in range(hosts.count):
-            ranks.append(subprocess.Popen(hosts.command(rank, program), env=hosts.environment(rank, secret),
-                                          stdout=subprocess.DEVNULL))
-        wait_for_all(ranks, until)
-
-
-@contextlib.contextmanager
-def killed_at_end(processes):
-    """Kills the processes of a list, which may still grow, at the end of a with statement, and waits for their ends."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        for process in processes:
-            process.wait()
-
-
-def wait_for_all(ranks, until):
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        codes = [rank.poll() for rank in ranks]
-        failed = [rank for rank, code in enumerate(codes) if code not in (None, 0)]
-        if failed:
-            raise RuntimeError(f"rank {failed[0]} ended with exit code {codes[failed[0]]}")
-        if None not in codes or until():
-            return
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the ranks did not end within {TIMEOUT_S} s")
-        time.sleep(0.1)
+    ranks = range(hosts.count)
+    run_ranks([hosts.command(rank, program) for rank in ranks], [hosts.environment(rank, secret) for rank in ranks],
+              TIMEOUT_S, until, stdout=subprocess.DEVNULL)
 
 
 def train(args, run):
@@ -113,6 +81,7 @@ class Runs:
     """The runs made so far, kept in a file. `make` (train, or a function like it) makes a missing run from `args`."""
 
     def __init__(self, args, file, make):
+        end_orderly()
         self.args = args
         self.make = make
         self.path = ROOT / "build/training" / file

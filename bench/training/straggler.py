@@ -30,6 +30,7 @@ import threading
 import time
 
 import results
+from links import killed_at_end
 from runs import LOOPBACK, TIMEOUT_S, Runs, arguments, on_ranks, run_of
 
 TURN_S = 0.02  # the straggler runs and is stopped in turns of this length
@@ -84,7 +85,8 @@ def train_with_straggler(args, run):
         directory = pathlib.Path(name)
         result = directory / "row.json"
         program = ["sh", "-c", ON_ITS_CORE, name] + arguments(args, run, result)
-        with subprocess.Popen(on_ranks(args, run, program), stdout=subprocess.PIPE, text=True) as launched:
+        with (subprocess.Popen(on_ranks(args, run, program), stdout=subprocess.PIPE, text=True) as launched,
+              killed_at_end([launched])):
             process, straggler = (process_of(launched, directory / str(rank)) for rank in (0, run["ranks"] - 1))
             if run["speed"] == STRAGGLER:
                 threading.Thread(target=slow_down, args=(launched, straggler)).start()

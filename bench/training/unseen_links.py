@@ -29,7 +29,6 @@ import datetime
 import json
 import os
 import pathlib
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -266,7 +265,6 @@ def main():
     parser.add_argument("--again", action="store_true", help="ask about the cells of --out again, and measure nothing")
     parser.add_argument("--runs", default="advise.json", help="the file in build/training that keeps the runs")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that hosts are removed
     if args.again:
         page = (args.out / "advise.md").read_text()
         about = page.partition("\n\n")[2].partition(f"{ASKED} ")[0].splitlines()  # between the title and the findings

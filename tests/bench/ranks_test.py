@@ -1,0 +1,90 @@
+"""How the scripts of bench start programs: a failure names the rank and why, and no process is left behind."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import unittest.mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench/peers"), str(ROOT / "bench/hosts")]
+import gloo_collectives
+import peers
+from links import run_ranks
+
+LIMIT_S = 60
+FOREVER = "echo $$ >> $PIDS; echo waits >&2; exec sleep 1000"
+
+
+def runs(process):
+    """Whether a process runs, of which a zombie is no more than the rest."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.pids = pathlib.Path(folder.name, "pids")
+        self.environment = {**os.environ, "PIDS": str(self.pids)}
+
+    def started(self, count=1):
+        """The processes that run FOREVER, once there are so many."""
+        end = time.monotonic() + LIMIT_S
+        while not (self.pids.exists() and self.pids.read_text().count("\n") >= count):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        return list(map(int, self.pids.read_text().split()))
+
+    def assert_ended(self):
+        end = time.monotonic() + LIMIT_S
+        while left := [process for process in self.started() if runs(process)]:
+            self.assertLess(time.monotonic(), end, left)
+            time.sleep(0.01)
+
+    def failure(self, *scripts, limit_s=LIMIT_S):
+        """What the error says when ranks run these scripts."""
+        with self.assertRaises(RuntimeError) as raised:
+            run_ranks([["sh", "-c", script] for script in scripts], [self.environment] * len(scripts), limit_s)
+        self.assert_ended()
+        return str(raised.exception)
+
+    def test_the_rank_that_failed_is_named_though_others_still_run(self):
+        after_start = "while ! [ -s $PIDS ]; do sleep 0.01; done; "
+        self.assertEqual(self.failure(FOREVER, after_start + "echo no memory >&2; exit 3"),
+                         "rank 1 ended with exit code 3\nno memory")
+        self.assertEqual(self.failure(FOREVER, "exit 0", after_start + "kill -9 $$"), "rank 2 ended with exit code -9")
+
+    def test_ranks_that_take_too_long_are_named(self):
+        self.assertEqual(self.failure("exit 0", FOREVER, limit_s=1), "rank 1 did not end within 1 s\nwaits")
+
+    def test_ranks_end_with_a_script_that_is_ended(self):
+        code = ("import os, sys; sys.path.append(sys.argv[1]); from links import run_ranks;"
+                "run_ranks([['sh', '-c', sys.argv[2]]] * 2, [os.environ] * 2, 60)")
+        script = subprocess.Popen([sys.executable, "-B", "-c", code, str(ROOT / "bench/hosts"), FOREVER],
+                                  env=self.environment, stderr=subprocess.DEVNULL)
+        self.started(2)
+        script.send_signal(signal.SIGTERM)
+        self.assertNotEqual(script.wait(LIMIT_S), 0)
+        self.assert_ended()
+
+    def test_no_process_is_left_of_a_program_that_takes_too_long(self):
+        with unittest.mock.patch.object(peers, "TIMEOUT_S", 0.5), self.assertRaises(subprocess.TimeoutExpired):
+            peers.run_program(["sh", "-c", f"sh -c '{FOREVER}' & wait"], self.environment)
+        self.assert_ended()
+
+    def test_a_rank_of_gloo_that_fails_is_a_failure(self):
+        with unittest.mock.patch.object(sys, "executable", "/bin/sh"), \
+                unittest.mock.patch.object(sys, "argv", ["-c", "kill -9 $$"]), self.assertRaisesRegex(RuntimeError, "-9"):
+            gloo_collectives.main(["2", "all_reduce", "1", "4"])
+
+
+if __name__ == "__main__":
+    unittest.main()
