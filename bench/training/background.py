@@ -143,13 +143,14 @@ def table(rows):
     return lines
 
 
-def write_page(rows, args):
+def write_page(rows, runs):
+    args = runs.args
     lines = [
         "# In the background: what rounds of async cost the training", "",
         "Made by `bench/training/background.py`; the text at its top describes the method.", "",
-        f"{results.machine()}, which the hosts share;",
+        f"{results.measured(runs.used)}, which the hosts share;",
         f"{args.rounds} trainings of each kind in turn. Asked for: `async` keeps {100 * ASKED:.0f} % of the step rate that it",
-        "would have without communication.", ""] + table(rows) + ["",
+        "would have without communication.", "", results.beside(runs.used), ""] + table(rows) + ["",
         "Busy steps are those during which the link carries about all it can. In rows `async as it is` the strategy has its",
         f"default interval, {INTERVAL_MS} ms, and all steps count as busy. There are no such rows for the mlp: its rounds take about 10 s,",
         "so with the default interval the link would always be full. Rows of bare TCP show what packets, and the switch between",
@@ -160,11 +161,12 @@ def write_page(rows, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    results.add_places(parser)
+    results.add_options(parser)
     parser.add_argument("--link", default="100mbit", help="a rate of tc")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    write_page(measure(Runs(args, "background.json", train_and_trace), args), args)
+    runs = Runs(args, "background.json", train_and_trace)
+    write_page(measure(runs, args), runs)
 
 
 if __name__ == "__main__":

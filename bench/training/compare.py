@@ -150,7 +150,7 @@ def rows_of(runs, model, steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    results.add_places(parser)
+    results.add_options(parser)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--links", nargs="+", default=[LOOPBACK, "1gbit", "100mbit"], help="loopback, or rates of tc")
     parser.add_argument("--strategies", nargs="+", default=[], metavar="STRATEGY",
@@ -167,7 +167,7 @@ def main():
         rows += rows_of(runs, model, steps[model])
     left_out = [f"`{strategy}`" + (" with Adam" if optimizer == "adam" else "")
                 for strategy, optimizer in STRATEGIES if (strategy, optimizer) not in chosen(args)]
-    write_page(rows, steps, NO_COMMUNICATION, left_out, args)
+    write_page(rows, steps, NO_COMMUNICATION, left_out, runs)
 
 
 if __name__ == "__main__":

@@ -162,18 +162,19 @@ def plot(rows, link, path):
     return True
 
 
-def write_page(rows, steps, no_communication, left_out, args):
+def write_page(rows, steps, no_communication, left_out, runs):
+    args = runs.args
     args.out.mkdir(parents=True, exist_ok=True)
     lines = ["# Training: what every algorithm costs and learns", "",
              "Made by `bench/training/compare.py`; the text at its top describes the method. The page of each algorithm says when the"
              " algorithm pays ([algorithms](../algorithms.md)).", "",
-             f"{results.machine()},"
+             f"{results.measured(runs.used)},"
              f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}. Links are those of network namespaces"
              " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than"
-             " on machines of their own and links matter less than they would there.", ""]
+             " on machines of their own and links matter less than they would there.", "", results.beside(runs.used), ""]
     if args.learned:
-        lines += ["Times, and the trainings of `async` with the cnn, are of this date; what the other trainings learned is of"
-                  " an earlier one.", ""]
+        lines += ["Times, and the trainings of `async` with the cnn, are of these dates; what the other trainings learned is"
+                  " of earlier ones.", ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
     for model, group in by(rows, "model").items():

@@ -1,16 +1,21 @@
 """Runs one training: train_fashion_mnist on all ranks, on this machine's loopback or on hosts with links."""
 
+import datetime
+import hashlib
 import json
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench/hosts"))
+import idle
 from links import Hosts, end_orderly, make_secret, run_ranks
 
+PROGRAM = "train_fashion_mnist"
 LOOPBACK = "loopback"
 TIMEOUT_S = 3600
 RANKS = 4
@@ -35,7 +40,7 @@ def run_of(model, strategy, optimizer, **other):
 
 
 def arguments(args, run, result):
-    program = [args.bin / "train_fashion_mnist", "--model", run["model"], "--strategy", run["strategy"], "--optimizer",
+    program = [args.bin / PROGRAM, "--model", run["model"], "--strategy", run["strategy"], "--optimizer",
                run["optimizer"], "--lr", run["lr"], "--epochs", run["epochs"], "--seed", run["seed"], "--batch",
                run["batch"], "--max-steps", run["max_steps"], "--json", result]
     if run["decay"]:
@@ -78,7 +83,11 @@ def train(args, run):
 
 
 class Runs:
-    """The runs made so far, kept in a file. `make` (train, or a function like it) makes a missing run from `args`."""
+    """The runs made so far, kept in a file. `make` (train, or a function like it) makes a missing run from `args`.
+
+    A row says when, where and with which build it was made; rows of earlier versions of this script do not. What another
+    build has made is made again, unless --any-program is given.
+    """
 
     def __init__(self, args, file, make):
         end_orderly()
@@ -86,14 +95,27 @@ class Runs:
         self.make = make
         self.path = ROOT / "build/training" / file
         self.rows = json.loads(self.path.read_text()) if self.path.exists() else []
+        self.used = []  # rows that were asked for
+        self.program = hashlib.sha256((args.bin / PROGRAM).read_bytes()).hexdigest()[:16]
 
     def get(self, **run):
-        for row in self.rows:
-            if all(row.get(name) == value for name, value in run.items()):
+        row = self.known(run) or self.made(run)
+        self.used.append(row)
+        return row
+
+    def known(self, run):
+        for row in self.rows[::-1]:
+            same_program = self.args.any_program or row.get("program", self.program) == self.program
+            if same_program and all(row.get(name) == value for name, value in run.items()):
                 return row
-        shown = " ".join(f"{name}={value}" for name, value in run.items())
-        print(shown, file=sys.stderr, flush=True)
-        row = {**self.make(self.args, run), **run, "load": os.getloadavg()[0]}
+        return None
+
+    def made(self, run):
+        in_use = idle.wait_until_idle(self.args.loaded)
+        print(" ".join(f"{name}={value}" for name, value in run.items()), file=sys.stderr, flush=True)
+        row = {**self.make(self.args, run), **run, "date": datetime.date.today().isoformat(),
+               "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, host {platform.node()}",
+               "program": self.program, "in_use": in_use}
         self.rows.append(row)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.rows, indent=1) + "\n")

@@ -133,16 +133,17 @@ def table(rows):
     return lines
 
 
-def write_page(rows, args):
+def write_page(rows, runs):
+    args = runs.args
     lines = [
         "# A straggler: what one slow rank costs the others", "",
         "Made by `bench/training/straggler.py`; the text at its top describes the method.", "",
-        f"{results.machine()}, the cnn on"
+        f"{results.measured(runs.used)}, the cnn on"
         f" Fashion-MNIST on loopback, {args.steps} steps, {args.rounds} rounds in turn. Figures are those of rank 0, in"
         " milliseconds, medians over the rounds: the median step of rank 0, and the time of a step during which its training"
         " thread slept, which is neither running nor ready to run. The straggler is the last rank, stopped for 20 ms in"
         " every 40. Asked for:"
-        " one straggler slows `async` on the others by at most 5 %.", ""] + table(rows) + ["",
+        " one straggler slows `async` on the others by at most 5 %.", "", results.beside(runs.used), ""] + table(rows) + ["",
         "A stopped rank leaves its core to other ranks. Where ranks outnumber cores and may run on any core, rank 0 gains"
         " time on the free core, which hides what waiting costs. Here every rank is tied to a core, and rank 0 shares none"
         " with the straggler. Other work of the machine still moves a step by a tenth or more from run to run, in either"
@@ -153,7 +154,7 @@ def write_page(rows, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    results.add_places(parser)
+    results.add_options(parser)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 2],
                         help="numbers of ranks; a number that is one more than a multiple of the cores is refused, "
                              "because rank 0 would share a core with the straggler")
@@ -165,7 +166,8 @@ def main():
     for ranks in args.ranks:
         if (ranks - 1) % CORES == 0:
             parser.error(f"--ranks {ranks}: rank 0 would share its core with the straggler; one more rank would do")
-    write_page(measure(Runs(args, "straggler.json", train_with_straggler), args), args)
+    runs = Runs(args, "straggler.json", train_with_straggler)
+    write_page(measure(runs, args), runs)
 
 
 if __name__ == "__main__":

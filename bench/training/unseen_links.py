@@ -169,7 +169,8 @@ def row_of(cell, without_ms, measured):
     return {**row, "ratio": judged(row, row["advised"])}
 
 
-def measure_cell(cell, args):
+def measure_cell(cell, args, used):
+    """The row of a cell, and in `used` its runs."""
     with Hosts(cell.ranks, cell.rate, cell.delay_ms, args.bin / "delay_switch") as hosts:
         runs = Runs(args, args.runs, lambda args, run: train_steps(args, hosts, run))
 
@@ -182,6 +183,7 @@ def measure_cell(cell, args):
         measured = Measured(cell, advice(args.bin / "tutti", cell, without_ms, CORES), step_ms)
         for number in range(args.rounds):
             measured.measure(number)
+        used += runs.used
         return row_of(cell, without_ms, measured)
 
 
@@ -229,13 +231,13 @@ def step_text(row, name):
     return f"> {row['left_out_ms'][name]:.1f}" if name in row["left_out_ms"] else "not measured"
 
 
-def method(args):
+def method(args, used):
     """The lines about how and where the cells were measured."""
     return [
         "Made by `bench/training/unseen_links.py`; the text at its top describes the method.", "",
-        f"{results.machine()}, which the ranks share; load {os.getloadavg()[0]:.1f} at the end, the training's own included."
+        f"{results.measured(used)}, which the ranks share."
         f" {args.rounds} rounds of {STEPS['cnn']} steps of the cnn and {STEPS['mlp']} of the mlp; the first {FIRST_STEPS} do not count. The",
-        "models and hosts are those of the [training table](training.md), whose links are other ones.", ""]
+        "models and hosts are those of the [training table](training.md), whose links are other ones.", "", results.beside(used), ""]
 
 
 def write_page(about, rows, args):
@@ -258,7 +260,7 @@ def write_page(about, rows, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    results.add_places(parser)
+    results.add_options(parser)
     parser.add_argument("--cells", type=cell_of, nargs="+", default=CELLS, metavar="MODEL:RANKS:RATE:DELAY_MS",
                         help="RATE is a rate of tc; default: those of CELLS")
     parser.add_argument("--rounds", type=int, default=2)
@@ -271,8 +273,9 @@ def main():
         measured = json.loads((args.out / "advise.json").read_text())["rows"]
         write_page(about, [asked_again(args.bin / "tutti", row) for row in measured], args)
     else:
-        rows = [measure_cell(cell, args) for cell in args.cells]
-        write_page(method(args), rows, args)
+        used = []
+        rows = [measure_cell(cell, args, used) for cell in args.cells]
+        write_page(method(args, used), rows, args)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/training"))
+import results
+import runs
 import unseen_links
 from links import reason_for_no_hosts
 
@@ -135,6 +137,48 @@ class Measuring(unittest.TestCase):
         self.assertAlmostEqual(unseen_links.median_ms(lines), 30, places=3)
 
 
+class KeptRuns(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.count = 0
+
+    def make(self, args, run):
+        self.count += 1
+        return {"step_ms": self.count}
+
+    def runs(self, program, any_program=False):
+        (self.folder / runs.PROGRAM).write_text(program)
+        return runs.Runs(types.SimpleNamespace(bin=self.folder, any_program=any_program, loaded=True),
+                         self.folder / "runs.json", self.make)
+
+    def test_what_another_build_has_made_is_made_again_unless_told(self):
+        with unittest.mock.patch.object(runs.idle, "share_in_use", lambda: 0.01), contextlib.redirect_stderr(io.StringIO()):
+            steps = [self.runs(program, told).get(strategy=EXACT)["step_ms"]
+                     for program, told in (("a", False), ("a", False), ("b", False), ("c", True), ("a", False))]
+        self.assertEqual(steps, [1, 1, 2, 2, 1])
+
+    def test_a_run_says_when_and_where_it_was_made(self):
+        with unittest.mock.patch.object(runs.idle, "share_in_use", lambda: 0.01), contextlib.redirect_stderr(io.StringIO()):
+            made = self.runs("a")
+            row = made.get(strategy=EXACT)
+        self.assertEqual(made.used, [row])
+        self.assertEqual(results.measured([row]), f"{row['date']}, {row['machine']}")
+        self.assertEqual(results.beside([row]), "Other programs used 1 % of the processors before the first run.")
+
+    def test_the_page_has_the_range_of_dates(self):
+        rows = [{"date": date, "machine": "a PDP", "program": date} for date in ("2026-02-01", "2026-01-01")]
+        self.assertEqual(results.measured(rows), "2026-01-01 to 2026-02-01, by 2 builds of the program, a PDP")
+        unknown = "2 runs on a day and a machine that are not known"
+        self.assertEqual(results.measured([{}, {}, rows[0]]), f"2026-02-01 and {unknown}, a PDP")
+        self.assertEqual(results.measured([{}, {}]), unknown)
+
+    def test_a_run_of_an_earlier_script_is_kept(self):
+        (self.folder / "runs.json").write_text(json.dumps([{"strategy": EXACT, "step_ms": 7}]))
+        self.assertEqual(self.runs("a").get(strategy=EXACT)["step_ms"], 7)
+
+
 class Judgement(unittest.TestCase):
     def row(self, advised, times, without_ms=10):
         return unseen_links.row_of(CELL, without_ms, measured(advised, times)[0])
@@ -158,7 +202,7 @@ class Judgement(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
             folder = pathlib.Path(out)
             args = types.SimpleNamespace(out=folder, rounds=1, again=False)
-            unseen_links.write_page(unseen_links.method(args), rows, args)
+            unseen_links.write_page(unseen_links.method(args, [{}]), rows, args)
             page = (folder / "advise.md").read_text()
             self.assertEqual(json.loads((folder / "advise.json").read_text())["rows"], rows)
         self.assertTrue(page.startswith("# The advice of `tutti advise`, on links that the training table lacks\n\nMade by"))
@@ -173,7 +217,7 @@ class OneCell(unittest.TestCase):
     def test_a_cell_is_measured_and_written(self):
         with tempfile.TemporaryDirectory() as out:
             subprocess.run([ROOT / "bench/training/unseen_links.py", "--bin", BIN, "--out", out, "--runs", f"{out}/runs.json",
-                            "--cells", "cnn:2:50mbit:0.5", "--rounds", "1"], check=True, capture_output=True)
+                            "--loaded", "--cells", "cnn:2:50mbit:0.5", "--rounds", "1"], check=True, capture_output=True)
             row, = json.loads((pathlib.Path(out) / "advise.json").read_text())["rows"]
             self.assertEqual((row["ranks"], row["rate"], row["delay_ms"]), (2, "50mbit", 0.5))
             self.assertIn(row["advised"], row["steps_ms"])
