@@ -9,7 +9,7 @@
 
 namespace tutti::gpu {
 
-// Notes figures in milliseconds: a bucket of 16 MB of f32 by gradient_allreduce as it is, in bf16, and by bytegrad.
+// Notes figures in milliseconds: a bucket of 64 MB of f32 by gradient_allreduce as it is, in bf16, and by bytegrad.
 // The strategies take turns. `link` becomes part of the names of the figures: "1gbit", or "unshaped".
 absl::Status MeasureSteps(CheckedRank& rank, const std::string& link);
 

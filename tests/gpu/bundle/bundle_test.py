@@ -139,6 +139,12 @@ class BundleTest(unittest.TestCase):
         rows = results_page.host_time({name: {"value": 7, "unit": "us"} for name in names})
         self.assertEqual(sum("| 7 us |" in row for row in rows), len(names), rows)
 
+    def test_the_page_compares_calls_in_the_same_circumstances(self):
+        times = {"tutti": 13.29, "tutti_and_wait_on_stream": 18.77, "nccl": 10.48, "nccl_and_two_events": 12.36}
+        figures = {f"host_time_{name}_2": {"value": value, "unit": "us"} for name, value in times.items()}
+        added = [row for row in results_page.host_time(figures) if row.startswith("- ")]
+        self.assertEqual(added, ["- 2.8 us: a bare call", "- 6.4 us: a call for which other streams wait, on either side"])
+
     def test_a_wrong_check_fails_the_suite(self):
         bundle = self.with_programs(gpu_ranks=RANKS.replace("slow 1 1 It hangs.\\n", ""), gpu_kernels="")
         done = self.run_entry(bundle / "gpu_suite")

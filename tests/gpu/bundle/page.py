@@ -49,7 +49,21 @@ def host_time(figures):
             ("`BoundPlan::Start`, once the call before has ended", "tutti_bound"),
             ("`ncclAllReduce`, once the call before has ended", "nccl_alone"))
     return table(["call", "1 rank", "2 ranks"],
-                 [[way] + [text_of(figures, f"host_time_{name}_{size}") for size in (1, 2)] for way, name in ways])
+                 [[way] + [text_of(figures, f"host_time_{name}_{size}") for size in (1, 2)] for way, name in ways]) + \
+        what_tutti_adds(figures)
+
+
+def what_tutti_adds(figures):
+    """What a call of two ranks takes longer with Tutti than with NCCL, each in the same circumstances."""
+    pairs = (("a bare call", "tutti", "nccl"),
+             ("a call for which other streams wait, on either side", "tutti_and_wait_on_stream", "nccl_and_two_events"),
+             ("a call after a pause, for which the sleeping thread of the engine has to be woken", "tutti_bound", "nccl_alone"))
+    added = []
+    for what, *names in pairs:
+        tutti, nccl = (figures.get(f"host_time_{name}_2", {}).get("value") for name in names)
+        if tutti and nccl:
+            added.append(f"{tutti - nccl:.1f} us: {what}")
+    return ["Calls of two ranks take longer with Tutti than with NCCL by", "", *(f"- {line}" for line in added), ""] * bool(added)
 
 
 def steps(figures):
