@@ -63,9 +63,11 @@ def interleaved(variants, rounds, repeats):
         function()
         function()
     times = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, function in variants.items():
-            times[name].append(timed(function, repeats))
+    names = list(variants)
+    for number in range(rounds):
+        turn = number % len(names)  # the speed of a machine drifts
+        for name in names[turn:] + names[:turn]:
+            times[name].append(timed(variants[name], repeats))
     return times
 
 
