@@ -311,7 +311,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       const BenchFlags& flags = job->flags;
       job->arguments = invocation.arguments;
       if (flags.sweep.collectives.empty()) return CompareEarlier(flags.outputs);
-      const std::vector<std::string> given = GivenAmong(*bench, {"--op", "--root"});
+      std::vector<std::string> given = GivenAmong(*bench, {"--op", "--root"});
+      // With --out-of-place, too, what has no in-place form is measured out of place, as the user has asked for.
+      if (flags.in_place && !flags.out_of_place) given.emplace_back("--in-place");
       if (absl::Status used = CheckFlagsOfBench(flags.sweep.collectives, given); !used.ok()) return used;
       return Bench(*job, bench->count("--ranks") > 0);
     };

@@ -68,8 +68,8 @@ void AddPlaces(CLI::App& bench, BenchOptions& options) {
 
 void AddCalls(CLI::App& bench, BenchFlags& flags) {
   BenchOptions& options = flags.options;
-  bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
-      ->check(WholeNumberWithin(1, 1 << 30));
+  CLI::Option* calls = bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
+                           ->check(WholeNumberWithin(1, 1 << 30));
   bench
       .add_option("-w,--warmup", options.warm_ups,
                   "Calls before the timed ones, at least: without --iters more, until they are steady")
@@ -81,7 +81,8 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
           "Approximate seconds that the timed calls of one size take together; at least 5 and at most 20,000 calls "
           "are timed")
       ->check(NumberWithin(1e-6, 1e6))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(calls);
   bench.add_option("--repeats", flags.repeats, "How often everything is measured, one time after the other")
       ->check(WholeNumberWithin(1, 1 << 20))
       ->capture_default_str();
@@ -143,7 +144,9 @@ constexpr FlagOfOthers kFlagsOfOthers[] = {
     {"-y,--stream_null", "calls have a stream of their own, which the default stream waits for; leave -y out"},
     {"-T,--timeout", "the deadline of a call is TUTTI_TIMEOUT, in seconds: write TUTTI_TIMEOUT=60 tutti bench ..."},
     {"-G,--cudagraph", "calls are not captured in CUDA graphs; leave -G out"},
-    {"-R,--local_register", "buffers of the arena are always registered; for others write --buffers private"},
+    {"-R,--local_register",
+     "buffers of the arena are always registered; for others write --buffers private; with --device cuda leave -R out, "
+     "because memory of GPUs is not registered with NCCL"},
     {"-p,--parallel_init", "ranks always join in parallel; leave -p out"},
     {"-J,--output_file", "write --json"},
     {"--output,--out", "write --json FILE, --jsonl FILE or --csv FILE"},

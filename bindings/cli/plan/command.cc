@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -213,16 +214,17 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   return 0;
 }
 
-// The options --PREFIXlatency and --PREFIXbandwidth of `link`, a LinkModel or NativeModel.
+// The options --PREFIXlatency and --PREFIXbandwidth of `link`, a LinkModel or a NativeModel, whose bandwidth may be 0.
 template <typename Link>
 void AddLink(CLI::App& plan, const std::string& prefix, Link& link, const std::string& latency,
              const std::string& bandwidth) {
+  const double least = std::is_same_v<Link, NativeModel> ? 0 : 1;
   const std::string what_for = "For the choice of a schedule and --cost: ";
   plan.add_option("--" + prefix + "latency", link.latency_s, what_for + "seconds that " + latency)
       ->check(NumberWithin(0, 1))
       ->capture_default_str();
   plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, what_for + "bytes that " + bandwidth + " per second")
-      ->check(NumberWithin(1, 1e15))
+      ->check(NumberWithin(least, 1e15))
       ->capture_default_str();
 }
 

@@ -420,6 +420,7 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
       {"bench all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
       {"bench send_recv --root 1", "--root: send has no root; leave --root out"},
+      {"bench all_to_all --in-place", "--in-place: all_to_all has no in-place form; leave --in-place out"},
       {"bench send_recv --op max", "--op: send reduces nothing; leave --op out"},
       {"bench all_reduce --ranks 1025 --transport inproc", "--transport inproc starts threads of this process"},
       {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},

@@ -100,6 +100,12 @@ TEST(BenchFlagsTest, EveryFlagIsRun) {
   EXPECT_EQ(FlagsInHelp(), known);
 }
 
+TEST(BenchFlagsTest, TakesANumberOfCallsOrATime) {
+  const CommandRun run = RunTutti("bench all_reduce --iters 5 --min-time 1");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--iters excludes --min-time"));
+}
+
 TEST(BenchFlagsTest, RefusesFlagsOfOthersAndSaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"-n 20", "write --iters or --ranks"},
@@ -124,7 +130,7 @@ TEST(BenchFlagsTest, RefusesFlagsOfOthersAndSaysWhatWouldBeRight) {
       {"-y 1", "leave -y out"},
       {"-T 60", "TUTTI_TIMEOUT=60"},
       {"-G 1", "leave -G out"},
-      {"-R 1", "write --buffers private"},
+      {"-R 1", "write --buffers private; with --device cuda leave -R out"},
       {"-p 1", "leave -p out"},
       {"-J rows.json", "write --json"},
       {"-S 1", "leave -S out"},
