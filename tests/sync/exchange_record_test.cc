@@ -110,6 +110,7 @@ constinit const Algorithm kWarmsUpWithResiduals = {.name = "mine",
                                                    .background = [](const Strategy&) {
                                                      return BackgroundRounds{
                                                          .interval = absl::Seconds(100),
+                                                         .interval_option = "",
                                                          .warmup_steps = 10,
                                                          .warmup_strategy = "bytegrad:codec=bf16,error_feedback=true"};
                                                    }};
