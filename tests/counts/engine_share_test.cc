@@ -132,8 +132,8 @@ void ExchangeBesideBusyThreads(Communicator& comm, const ProcessWorld::Report& r
   const Share beside = ExchangeInEngine(comm, *bucket);
   ends = true;
   for (std::thread& thread : threads) thread.join();
-  report(absl::StrCat(alone.cpu, " ", alone.waiting, " ", beside.cpu, " ", beside.waiting));
   EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  report(absl::StrCat(alone.cpu, " ", alone.waiting, " ", beside.cpu, " ", beside.waiting));
 }
 
 class LatePeerSlow : public testing::TestWithParam<Path> {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "tests/harness/rank_processes.h"
 #include "tutti/communicator.h"
 
@@ -30,13 +31,14 @@ class ProcessWorld {
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
 
-  void Signal(Rank rank, int signal);
+  void Signal(Rank rank, int signal) { processes_->Signal(rank, signal); }
   pid_t pid(Rank rank) const { return processes_->pid(rank); }
   // The next line that `rank` reports; "" when the rank ends, or reports nothing for a minute.
   std::string NextLine(Rank rank);
 
  private:
   std::string directory_;
+  UniqueFd failed_checks_;  // an eventfd that the processes of all ranks share
   std::unique_ptr<RankProcesses> processes_;
 };
 
