@@ -32,6 +32,7 @@ class ProcessWorld {
   ProcessWorld& operator=(const ProcessWorld&) = delete;
 
   void Signal(Rank rank, int signal) { processes_->Signal(rank, signal); }
+  void Stop(Rank rank) { processes_->Stop(rank); }
   pid_t pid(Rank rank) const { return processes_->pid(rank); }
   // The next line that `rank` reports; "" when the rank ends, or reports nothing for a minute.
   std::string NextLine(Rank rank);

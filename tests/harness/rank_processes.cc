@@ -85,6 +85,12 @@ void RankProcesses::Signal(Rank rank, int signal) const {
   if (!processes_[rank].wait_status.has_value()) kill(processes_[rank].pid, signal);
 }
 
+void RankProcesses::Stop(Rank rank) const {
+  Signal(rank, SIGSTOP);
+  siginfo_t stopped;
+  waitid(P_PID, static_cast<id_t>(pid(rank)), &stopped, WSTOPPED | WEXITED | WNOWAIT);
+}
+
 std::optional<RankProcesses::Heard> RankProcesses::HearAny(absl::Time deadline) {
   while (true) {
     std::vector<pollfd> open;

@@ -53,6 +53,8 @@ class RankProcesses {
   int size() const { return static_cast<int>(processes_.size()); }
   pid_t pid(Rank rank) const { return processes_[rank].pid; }
   void Signal(Rank rank, int signal) const;
+  // Returns when the rank has stopped, or ended: a SIGCONT that comes earlier would undo the SIGSTOP.
+  void Stop(Rank rank) const;
   void Say(Rank rank, const std::string& line) const { processes_[rank].lines.Say(line); }
   std::optional<std::string> Hear(Rank rank, absl::Time deadline) { return processes_[rank].lines.Hear(deadline); }
 

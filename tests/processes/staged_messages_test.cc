@@ -51,7 +51,7 @@ TEST(StagedMessages, EverySurvivorNamesTheRankThatDied) {
 TEST(StagedMessages, ARankThatIsStoppedIsNamed) {
   ProcessWorld world(3, OnOneGpu(absl::Seconds(2)), AllReduceUntilItFails);
   for (const Rank rank : {0, 1, 2}) EXPECT_EQ(world.NextLine(rank), "works");
-  world.Signal(kVictim, SIGSTOP);
+  world.Stop(kVictim);
   const absl::Time begin = absl::Now();
   for (const Rank rank : {0, 2}) {
     EXPECT_THAT(world.NextLine(rank), AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr("rank 1"))) << "rank " << rank;

@@ -84,7 +84,7 @@ TEST(StoppedInMemorySlowTest, NeitherEndsOkNorWritesIntoItsPeers) {
                        SumUntilItFails(*stage));
     while ((*stage).calls < 3) absl::SleepFor(absl::Milliseconds(1));
     absl::SleepFor(absl::Microseconds(random() % 30'000));
-    world.Signal(kVictim, SIGSTOP);
+    world.Stop(kVictim);
     for (const Rank rank : {0, 1}) {
       EXPECT_THAT(world.NextLine(rank), AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("for rank 2")))
           << "rank " << rank << " in round " << round;
