@@ -19,26 +19,30 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
 constexpr Rank kVictim = 2;
+constexpr absl::Duration kLong =
+    absl::Minutes(5);  // only what happens to the victim, and no deadline, ends such a wait
 
 class FaultsTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // All-reduces without end; the first error is reported and ends the rank.
-  static ProcessWorld::Body AllReduceUntilItFails() {
-    return [](Communicator& comm, const ProcessWorld::Report& report) {
+  // All-reduces without end; the first error is reported and ends the rank. Once the ranks run, calls end after
+  // `timeout`; joining may take as long as it takes on a busy machine.
+  static ProcessWorld::Body AllReduceUntilItFails(absl::Duration timeout = kLong) {
+    return [timeout](Communicator& comm, const ProcessWorld::Report& report) {
       constexpr std::int64_t kCount = 50'000;
       absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
       if (!buffer.ok()) return report(buffer.status().ToString());
       for (int round = 0;; ++round) {
         if (round == 20) report("running");
+        const CallOptions options = {.timeout = round < 20 ? kLong : timeout};
         const absl::Status status =
-            comm.AllReduce(buffer->data(), buffer->data(), kCount, DType::kF32, ReduceOp::kMax).Wait();
+            comm.AllReduce(buffer->data(), buffer->data(), kCount, DType::kF32, ReduceOp::kMax, options).Wait();
         if (!status.ok()) return report(status.ToString());
       }
     };
   }
 
-  CommunicatorOptions WithTimeout(absl::Duration timeout) const {
-    return {.timeout = timeout, .schedules = absl::StrCat("all_reduce=", GetParam())};
+  static CommunicatorOptions Options() {
+    return {.timeout = kLong, .schedules = absl::StrCat("all_reduce=", GetParam())};
   }
 
   static void AwaitRunning(ProcessWorld& world) {
@@ -47,8 +51,7 @@ class FaultsTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(FaultsTest, EverySurvivorLearnsWhoDied) {
-  // The timeout is so long that only the death itself, not a deadline, can end the wait.
-  ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), AllReduceUntilItFails());
+  ProcessWorld world(kRanks, Options(), AllReduceUntilItFails());
   ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
   const std::int64_t killed_ns = MonotonicNanos();
   world.Signal(kVictim, SIGKILL);
@@ -60,7 +63,7 @@ TEST_P(FaultsTest, EverySurvivorLearnsWhoDied) {
 }
 
 TEST_P(FaultsTest, EverySurvivorLearnsWhoStopped) {
-  ProcessWorld world(kRanks, WithTimeout(absl::Seconds(2)), AllReduceUntilItFails());
+  ProcessWorld world(kRanks, Options(), AllReduceUntilItFails(absl::Seconds(2)));
   ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
   world.Stop(kVictim);
   for (const Rank rank : {0, 1, 3}) {
@@ -87,7 +90,7 @@ TEST(FaultsInLargeMessages, TheSurvivorOfADeathBetweenNodesIsTold) {
         if (!status.ok()) return report(status.ToString());
       }
     };
-    ProcessWorld world(2, {.timeout = absl::Minutes(5)}, exchange_until_it_fails, nullptr, /*ranks_per_node=*/1);
+    ProcessWorld world(2, {.timeout = kLong}, exchange_until_it_fails, nullptr, /*ranks_per_node=*/1);
     for (const Rank rank : {0, 1}) ASSERT_EQ(world.NextLine(rank), "running");
     absl::SleepFor(absl::Milliseconds(round));  // the kill comes somewhere in an exchange
     world.Signal(1, SIGKILL);
@@ -100,7 +103,7 @@ class FaultsBetweenNodes : public FaultsTest {};
 // No rank sees for whom others wait: in a ring, rank 0 waits for rank 3, which waits for the rank that is stopped.
 TEST_P(FaultsBetweenNodes, EverySurvivorLearnsWhoStopped) {
   for (const int ranks_per_node : {1, 2}) {
-    ProcessWorld world(kRanks, WithTimeout(absl::Seconds(2)), AllReduceUntilItFails(), nullptr, ranks_per_node);
+    ProcessWorld world(kRanks, Options(), AllReduceUntilItFails(absl::Seconds(2)), nullptr, ranks_per_node);
     ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
     world.Stop(kVictim);
     for (const Rank rank : {0, 1, 3}) {
@@ -113,7 +116,7 @@ TEST_P(FaultsBetweenNodes, EverySurvivorLearnsWhoStopped) {
 
 TEST_P(FaultsTest, AStoppedRankThatContinuesInTimeIsForgiven) {
   constexpr int kRounds = 2000;  // so many that the stop comes before the last
-  ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), [](Communicator& comm, const ProcessWorld::Report& report) {
+  ProcessWorld world(kRanks, Options(), [](Communicator& comm, const ProcessWorld::Report& report) {
     std::int64_t sum = 0;
     for (int round = 0; round < kRounds; ++round) {
       if (round == 20) report("running");
