@@ -49,8 +49,10 @@ void Print(const std::vector<Finding>& found) {
 
 int RunRounds(const Options& options, const Fixed& fixed, const std::string& directory) {
   Report report;
-  const absl::Time end = absl::Now() + absl::Seconds(options.seconds);
-  const int most = options.rounds > 0 ? options.rounds : options.only >= 0 ? 1 : std::numeric_limits<int>::max();
+  // A number of rounds is made in whatever time the rounds take: fewer would pass without having tested.
+  const int counted = options.rounds > 0 ? options.rounds : options.only >= 0 ? 1 : 0;
+  const int most = counted > 0 ? counted : std::numeric_limits<int>::max();
+  const absl::Time end = counted > 0 ? absl::InfiniteFuture() : absl::Now() + absl::Seconds(options.seconds);
   for (int i = 0; i < most && absl::Now() < end; ++i) {
     const int number = options.only >= 0 ? options.only : i;
     const Round round = RoundOf(fixed, number);
@@ -96,7 +98,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"none", "pause", "kill", "kill_join", "stop", "leave", "abort"}));
   app.add_option("--seed", options.seed, "seed of all random decisions");
   app.add_option("--seconds", options.seconds, "seconds during which rounds are begun");
-  app.add_option("--rounds", options.rounds, "most rounds to run; 0: as many as --seconds allows");
+  app.add_option("--rounds", options.rounds, "so many rounds, however long they take; 0: as many as --seconds allows")
+      ->excludes("--seconds");
   app.add_option("--round", options.only, "only this round, once, or as often as --rounds says");
   app.add_option("--ranks", options.ranks, "number of ranks; 0: each round draws 2 to 5")->check(CLI::Range(0, 16));
   app.add_option("--count", options.count, "number of groups or synchronizers that a loop makes")
