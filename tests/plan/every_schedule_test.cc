@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
@@ -63,7 +64,11 @@ class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
     for (const Type& type : TypesFor(schedule.collective, size)) {
       for (const WorldCall& call : CallsOf(schedule.collective, type.dtype, type.op, count, size)) {
         const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, call, size, options);
-        if (absl::IsUnimplemented(plans.status())) continue;
+        if (absl::IsUnimplemented(plans.status())) {
+          // BuildPlan puts "schedule NAME: " before what the schedule says.
+          EXPECT_FALSE(absl::EndsWith(plans.status().message(), ": ")) << call.text();
+          continue;
+        }
         EXPECT_TRUE(plans.ok()) << call.text() << ": " << plans.status();
         if (!plans.ok()) continue;
         ++served;
@@ -90,30 +95,37 @@ TEST_P(EveryScheduleTest, KeepsItsPromisesInEveryWorld) {
 
 TEST_P(EveryScheduleTest, KeepsItsPromisesInLargeWorlds) {
   if (kShortSweeps) GTEST_SKIP() << "short sweeps visit small worlds only";
+  int served = 0;
   for (int size : {32, 64}) {
     for (std::int64_t count : {0, 1, size + 1, 97}) {
-      Sweep(size, count, WithNative({.peers_mapped = true}));
+      served += Sweep(size, count, WithNative({.peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;
     }
   }
+  EXPECT_GT(served, 0);
 }
 
 TEST_P(EveryScheduleTest, KeepsItsPromisesCutIntoSegments) {
+  int served = 0;
   for (int size : SweptWorlds({1, 2, 3, 4, 7, 8})) {
     for (std::int64_t segment : {8, 24, 64}) {
-      Sweep(size, 37, WithNative({.segment_bytes = segment, .peers_mapped = true}));
+      served += Sweep(size, 37, WithNative({.segment_bytes = segment, .peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", segment_bytes " << segment;
     }
   }
+  EXPECT_GT(served, 0);
 }
 
 // Multiples of the longest segment that options can name would overflow.
 TEST_P(EveryScheduleTest, TakesSegmentsLongerThanAnyBuffer) {
   const std::int64_t uncut = std::numeric_limits<std::int64_t>::max();
-  for (int size : {2, 3, 4}) Sweep(size, 37, WithNative({.segment_bytes = uncut, .peers_mapped = true}));
-  for (int size : {2, 3}) Sweep(size, 37, {.segment_bytes = uncut, .peers_mapped = false});
+  int served = 0;
+  for (int size : {2, 3, 4}) served += Sweep(size, 37, WithNative({.segment_bytes = uncut, .peers_mapped = true}));
+  for (int size : {2, 3}) served += Sweep(size, 37, {.segment_bytes = uncut, .peers_mapped = false});
+  EXPECT_GT(served, 0);
 }
 
+// A schedule of mapped memory or of native collectives serves none of these calls; every refusal has a text.
 TEST_P(EveryScheduleTest, ServesMessagesAloneOrSaysWhyNot) {
   for (int size : {1, 2, 5}) Sweep(size, 11, {.peers_mapped = false});
 }
