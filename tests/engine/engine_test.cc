@@ -371,16 +371,17 @@ TEST_F(EngineTest, WhoHasGivenTheGroupUpIsNotGone) {
 
 TEST_F(EngineTest, NobodyIsGivenUpWhileMessagesComeBack) {
   executor().has_message = true;
-  executor().messages = 4;
+  executor().messages = 25;
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);
   engine().Abort(channel(), absl::AbortedError("enough"));
   while (executor().messages > 0) {  // longer than the time after which the transport would be shut down
-    absl::SleepFor(absl::Milliseconds(700));
+    absl::SleepFor(absl::Milliseconds(100));
     --executor().messages;
   }
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
   EXPECT_THAT(transport().losses, IsEmpty());
+  EXPECT_FALSE(transport().shut_down);
 }
 
 TEST_F(EngineTest, ACallEndsWhenItsMessagesAreBack) {

@@ -57,6 +57,7 @@ class TestTransport final : public ForwardingTransport {
   }
   void Disconnect(Rank peer, const absl::Status& cause) override { losses.push_back({peer, cause}); }
   void Shutdown(const absl::Status& cause) override {
+    shut_down = true;
     ForwardingTransport::Shutdown(cause);
     if (on_shutdown != nullptr) on_shutdown();
   }
@@ -68,6 +69,7 @@ class TestTransport final : public ForwardingTransport {
   Rank left = -1;
   bool receiving = false;  // from every peer
   std::function<void()> on_shutdown;
+  std::atomic<bool> shut_down = false;
   std::function<void()> on_drain;
   bool sleeps_until_woken = false;
   std::atomic<int> sleeps = 0;
