@@ -31,6 +31,9 @@ TEST(ConfigTest, ReadsEveryKindOfValue) {
                                                {"TUTTI_TIMEOUT", "0.5"},
                                                {"TUTTI_ARENA_BYTES", "64M"},
                                                {"TUTTI_TRANSPORT", "ucx"},
+                                               {"TUTTI_CONNECTIONS", "64"},
+                                               {"TUTTI_GPU_TRANSPORT", "staged"},
+                                               {"TUTTI_VERIFY", "never"},
                                                {"TUTTI_MEASURE_LINKS", "0"},
                                                {"TUTTI_NODE", "b"}});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -38,6 +41,9 @@ TEST(ConfigTest, ReadsEveryKindOfValue) {
   EXPECT_EQ(config->timeout, absl::Milliseconds(500));
   EXPECT_EQ(config->arena_bytes, 64 << 20);
   EXPECT_EQ(config->transport, "ucx");
+  EXPECT_EQ(config->connections, 64);
+  EXPECT_EQ(config->gpu_transport, "staged");
+  EXPECT_EQ(config->verify, "never");
   EXPECT_EQ(config->measure_links, false);
   EXPECT_EQ(config->node, "b");
   EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "inf"}})->timeout, absl::InfiniteDuration());
@@ -49,12 +55,22 @@ TEST(ConfigTest, AWrongValueNamesTheVariableAndWhatWouldBeRight) {
   const struct {
     const char *name, *value, *expected;
   } kCases[] = {
-      {"TUTTI_RANK", "abc", "integer"},       {"TUTTI_RANK", "-1", "integer"},
-      {"TUTTI_TIMEOUT", "soon", "seconds"},   {"TUTTI_TIMEOUT", "0", "seconds"},
-      {"TUTTI_TIMEOUT", "nan", "seconds"},    {"TUTTI_TIMEOUT", "1e-30", "seconds"},
-      {"TUTTI_ARENA_BYTES", "M", "bytes"},    {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
-      {"TUTTI_ARENA_BYTES", "1T", "bytes"},   {"TUTTI_TRANSPORT", "tcp", "auto"},
+      {"TUTTI_RANK", "abc", "integer"},
+      {"TUTTI_RANK", "-1", "integer"},
+      {"TUTTI_TIMEOUT", "soon", "seconds"},
+      {"TUTTI_TIMEOUT", "0", "seconds"},
+      {"TUTTI_TIMEOUT", "nan", "seconds"},
+      {"TUTTI_TIMEOUT", "1e-30", "seconds"},
+      {"TUTTI_ARENA_BYTES", "M", "bytes"},
+      {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
+      {"TUTTI_ARENA_BYTES", "1T", "bytes"},
+      {"TUTTI_TRANSPORT", "tcp", "auto"},
       {"TUTTI_MEASURE_LINKS", "2", "0 or 1"},
+      {"TUTTI_CONNECTIONS", "0", "an integer from 1 to 64"},
+      {"TUTTI_CONNECTIONS", "65", "an integer from 1 to 64"},
+      {"TUTTI_CONNECTIONS", "two", "an integer from 1 to 64"},
+      {"TUTTI_VERIFY", "yes", "auto, always or never"},
+      {"TUTTI_GPU_TRANSPORT", "ucx", "auto, nccl or staged"},
   };
   for (const auto& [name, value, expected] : kCases) {
     absl::Status status = ParseConfig({{name, value}}).status();

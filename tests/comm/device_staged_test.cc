@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -313,6 +315,23 @@ TEST(DeviceStagedTest, StagedCanBeAskedFor) {
     const FakeMemory memory(comm.rank(), 32);
     EXPECT_EQ(comm.AllReduce(memory.data(), memory.data(), 8, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
   });
+}
+
+// Joins two ranks, with a GPU and NCCL each, in a process with this TUTTI_GPU_TRANSPORT.
+[[noreturn]] void JoinWith(const char* gpu_transport) {
+  ::setenv("TUTTI_GPU_TRANSPORT", gpu_transport, /*overwrite=*/1);
+  std::string choice;
+  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+    if (comm.rank() == 0) choice = comm.gpu_transport();
+  });
+  std::fprintf(stderr, "%s\n", choice.c_str());
+  std::exit(3);
+}
+
+TEST(DeviceStagedDeathTest, AVariableAsksForItToo) {
+  const testing::ExitedWithCode ends(3);
+  EXPECT_EXIT(JoinWith("staged"), ends, "staged: as TUTTI_GPU_TRANSPORT");
+  EXPECT_EXIT(JoinWith("auto"), ends, "nccl: all ranks have NCCL");
 }
 
 }  // namespace

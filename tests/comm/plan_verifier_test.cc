@@ -127,6 +127,31 @@ TEST(PlanVerifierDeathTest, AWrongPlanOfAStrategyNamesTheSchedule) {
   EXPECT_EXIT(BindWithExtension("gradient_allreduce:schedule=ring"), ends, "OK, OK\n");
 }
 
+// Verifies wrong plans of 2 ranks in a process with this TUTTI_VERIFY: a few steps, and more than
+// PlanVerifier::kMostSteps.
+[[noreturn]] void VerifyInMode(const char* mode) {
+  ::setenv("TUTTI_VERIFY", mode, /*overwrite=*/1);
+  PlanVerifier::KindsMade made;
+  std::string said;
+  for (const std::int64_t count : {1, 100'000}) {
+    const auto plan_of = [count](Rank rank) {
+      return BuildPlan(kNoAverage, {.op = ReduceOp::kAvg, .count = count}, rank, 2, {.segment_bytes = 8});
+    };
+    const PlanVerifier::Kind kind = {.maker = "no_average", .call = absl::StrCat(count)};
+    const absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan_of(0), plan_of, made);
+    absl::StrAppend(&said, count, status.ok() ? " runs, " : " is refused, ");
+  }
+  std::fprintf(stderr, "%s\n", said.c_str());
+  std::exit(3);
+}
+
+TEST(PlanVerifierDeathTest, TheVariableSaysWhatIsVerified) {
+  const testing::ExitedWithCode ends(3);
+  EXPECT_EXIT(VerifyInMode("auto"), ends, "1 is refused, 100000 runs, ");
+  EXPECT_EXIT(VerifyInMode("always"), ends, "1 is refused, 100000 is refused, ");
+  EXPECT_EXIT(VerifyInMode("never"), ends, "1 runs, 100000 runs, ");
+}
+
 TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
   RunWorld(3, [](Communicator& comm) {
     const std::vector<std::int64_t> counts = {0, 0, 0};  // with these the schedule would do no harm

@@ -228,6 +228,17 @@ def test_ddp_on_tutti():
     run_trainers(1, backend_of_ddp)
 
 
+@pytest.mark.parametrize("value, backend", [("1", "tutti"), ("0", None)])
+def test_the_variable_that_asks_for_ddp_on_tutti(value, backend):
+    script = f"""
+import tutti.lightning, lightning.pytorch as pl
+strategy = pl.Trainer(strategy="ddp", accelerator="cpu", devices=1, logger=False).strategy
+assert strategy._process_group_backend == {backend!r}, strategy._process_group_backend
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100,
+                   env=os.environ | {"TUTTI_LIGHTNING_DDP": value})
+
+
 def test_a_spawned_process_knows_the_backend_of_ddp():
     """What spawn pickles of `ddp_spawn`, which is Lightning's own class, brings the backend along."""
     program = """
