@@ -1,6 +1,8 @@
 """Programs for the tests of launchers, and what every test of a launcher does with them."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 
@@ -35,10 +37,15 @@ def environment(**more):
 
 
 def run(command, expected=0, **more):
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT,
-                           env=environment(**more))
-    assert (ended.returncode == 0) == (expected == 0), f"{command}\n{ended.stdout}\n{ended.stderr}"
-    return ended
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=environment(**more), start_new_session=True)
+    try:
+        printed, errors = process.communicate(timeout=LIMIT)
+    finally:  # a launcher that is killed at the limit leaves its ranks
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode == 0) == (expected == 0), f"{command}\n{printed}\n{errors}"
+    return subprocess.CompletedProcess(command, process.returncode, printed, errors)
 
 
 def check_sums(text, size):

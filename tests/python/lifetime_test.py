@@ -501,7 +501,11 @@ time.sleep(1)  # a rank that ends at once, with a call under way, may end the ba
         subprocess.Popen([sys.executable, "-c", program, str(rank)], stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    errors = [process.communicate(timeout=60)[1] for process in ranks]
+    try:
+        errors = [process.communicate(timeout=60)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
     assert [process.returncode for process in ranks] == [0, 0], errors
     assert not any("terminate" in error for error in errors), errors
 
