@@ -2,6 +2,8 @@
 .PHONY: help quickstart test test-matrix check build bench docs format install-core install-torch install-python \
   install-matrix install-plots install-bench install-docs clean
 .DEFAULT_GOAL := help
+# Two installers at a time would meet at the package manager's lock, and `-j` is for the builds, which run by themselves.
+.NOTPARALLEL:
 
 # ThreadSanitizer fails where the kernel randomizes addresses too far; where setarch is forbidden, addresses stay
 # random.
