@@ -26,7 +26,7 @@ help:
 quickstart: install-plots build
 	docs/examples/quickstart.sh
 
-test: install-python
+test: install-python install-docs
 	$(workflow) dev
 
 test-matrix: install-matrix
@@ -45,7 +45,7 @@ bench: install-bench install-plots
 	@if [ "$$(id -u)" = 0 ]; then $(peers_across_hosts); else echo 'left out, because hosts need root: $(peers_across_hosts)'; fi
 
 docs: install-docs
-	NO_MKDOCS_2_WARNING=1 $${TUTTI_DEPS:-$$HOME/.cache/tutti}/docs/bin/mkdocs build --config-file docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 "$${TUTTI_DEPS:-$$HOME/.cache/tutti}/docs/bin/mkdocs" build --config-file docs/site/mkdocs.yml
 	@echo 'open build/docs/index.html'
 
 format: install-core
