@@ -43,11 +43,14 @@ struct CommandRun {
   std::string err;
 };
 
+// The program `tutti` as a word for a shell: its path may have spaces.
+inline constexpr char kTutti[] = "\"" TUTTI_COMMAND "\"";
+
 // `tutti ARGUMENTS`, read by a shell, which does `before` first.
 inline CommandRun RunTutti(const std::string& arguments, const std::string& before = "") {
   const ScratchFile err(".err");
   CommandRun run;
-  FILE* const pipe = popen((before + TUTTI_COMMAND + " " + arguments + " 2>" + err.path()).c_str(), "r");
+  FILE* const pipe = popen((before + kTutti + " " + arguments + " 2>" + err.path()).c_str(), "r");
   if (pipe == nullptr) return run;
   char part[4096];
   for (std::size_t got = 0; (got = fread(part, 1, sizeof part, pipe)) > 0;) run.out.append(part, got);

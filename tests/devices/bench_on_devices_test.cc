@@ -241,8 +241,7 @@ TEST(BenchWithoutDevicesTest, SaysWhyThereIsNoGpu) {
     EXPECT_EQ(run.out, "");
     EXPECT_EQ(run.err, "tutti: --device cuda: " + reason("CUDA") + "\n");
   }
-  const CommandRun launched =
-      RunTutti(std::string("launch -n 1 -- ") + TUTTI_COMMAND + " bench all_reduce --device cuda");
+  const CommandRun launched = RunTutti(std::string("launch -n 1 -- ") + kTutti + " bench all_reduce --device cuda");
   EXPECT_EQ(launched.exit_code, 2);
   EXPECT_THAT(launched.err, HasSubstr("tutti: --device cuda: " + reason("CUDA")));
   const CommandRun peer = RunTutti("bench all_reduce --peer nccl");

@@ -67,8 +67,8 @@ TEST(BenchAgreementTest, NoFlagIsForgotten) {
 
 // `tutti bench all_reduce` on two ranks, of which rank 1 gets `of_rank_1`, too.
 CommandRun RunWith(const std::string& of_both, const std::string& of_rank_1) {
-  return RunTutti("launch -n 2 -- sh -c 'if [ $TUTTI_RANK = 1 ]; then MORE=\"" + of_rank_1 + "\"; fi; exec " +
-                  TUTTI_COMMAND + " bench all_reduce -b 4 --iters 2 --warmup 1 " + of_both + " $MORE'");
+  return RunTutti("launch -n 2 -- sh -c 'if [ $TUTTI_RANK = 1 ]; then MORE=\"" + of_rank_1 + "\"; fi; exec " + kTutti +
+                  " bench all_reduce -b 4 --iters 2 --warmup 1 " + of_both + " $MORE'");
 }
 
 TEST(BenchAgreementTest, RanksWithOtherArgumentsAreToldBeforeAnythingIsMeasured) {
@@ -99,7 +99,7 @@ TEST(BenchAgreementTest, RanksWithOtherArgumentsAreToldBeforeAnythingIsMeasured)
 TEST(BenchAgreementTest, ARankThatWaitsInVainSaysWhereToLook) {
   const CommandRun run =
       RunTutti("launch -n 2 -- sh -c 'export TUTTI_TIMEOUT=1; if [ $TUTTI_RANK = 1 ]; then sleep 4; exit; fi; exec " +
-               std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4'");
+               std::string(kTutti) + " bench all_reduce -b 4 -e 4'");
   EXPECT_THAT(run.err,
               HasSubstr("missing ranks: 1; a missing rank may have refused its own arguments or files: see the "
                         "output of that rank"));
@@ -110,7 +110,7 @@ TEST(BenchAgreementTest, RanksMayNameOtherFilesAndWriteSizesInOtherWays) {
   const ScratchFile mine(".json"), other("-1.json");
   const CommandRun run = RunTutti("launch -n 2 -- sh -c 'case $TUTTI_RANK in 0) HOW=\"-e 1K --json " + mine.path() +
                                   "\";; *) HOW=\"-e 1024 " + "--in-place --json " + other.path() + "\";; esac; exec " +
-                                  TUTTI_COMMAND + " bench all_reduce -b 4 --iters 2 $HOW'");
+                                  kTutti + " bench all_reduce -b 4 --iters 2 $HOW'");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(mine.Read(), HasSubstr("\"rows\""));
   EXPECT_THAT(other.Read(), Not(HasSubstr("\"rows\"")));

@@ -130,7 +130,7 @@ TEST(BenchTest, MeasuresProcessesOverUcx) {
 
 // Ranks that take each other for other nodes, so that every message goes through the interface.
 TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
-  const std::string command = std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick;
+  const std::string command = std::string(kTutti) + " bench all_reduce -b 4 -e 4" + kQuick;
   const auto run_over = [&](const std::string& interface) {
     return RunTutti("launch -n 2 -- sh -c 'TUTTI_NODE=node$TUTTI_RANK TUTTI_INTERFACE=" + interface + " " + command +
                     "'");
@@ -147,7 +147,7 @@ TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
 // Links that are measured at set-up change the predictions: those between nodes unless told otherwise, and those inside
 // a node where that is asked for.
 TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
-  const std::string command = std::string(TUTTI_COMMAND) + " bench all_gather -b 1M -e 1M --messages --json -" + kQuick;
+  const std::string command = std::string(kTutti) + " bench all_gather -b 1M -e 1M --messages --json -" + kQuick;
   // The line that says for which links the command predicts. The predicted time itself may be bound by memory.
   const auto links = [&](const std::string& environment) {
     const CommandRun run = RunTutti("launch -n 3 -- sh -c '" + environment + " " + command + "'");
@@ -170,8 +170,8 @@ TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
 // A Send ends when its message has left; send_recv ends when a message has come, here from another node.
 TEST(BenchTest, PredictsForSendRecvWhatAMessageTakesOnItsWay) {
   const CommandRun run =
-      RunTutti(absl::StrCat("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/2)) ", "TUTTI_MEASURE_LINKS=0 ",
-                            TUTTI_COMMAND, " bench send_recv --messages -b 4 -e 4 --json -", kQuick, "'"));
+      RunTutti(absl::StrCat("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/2)) ", "TUTTI_MEASURE_LINKS=0 ", kTutti,
+                            " bench send_recv --messages -b 4 -e 4 --json -", kQuick, "'"));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const nlohmann::json rows = nlohmann::json::parse(run.out)["rows"];
   ASSERT_EQ(rows.size(), 1U);
@@ -304,7 +304,7 @@ TEST(BenchTest, WarmsUpForNoMoreCallsThanItTimes) {
 
 // Four ranks that take each other for ranks of two nodes.
 TEST(BenchTest, SaysWhereRanksAre) {
-  const std::string command = std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick;
+  const std::string command = std::string(kTutti) + " bench all_reduce -b 4 -e 4" + kQuick;
   const auto run_on = [&](const std::string& node, const std::string& more) {
     return RunTutti("launch -n 4 -- sh -c 'TUTTI_NODE=" + node + " " + command + more + "'");
   };
@@ -334,8 +334,8 @@ TEST(BenchTest, WarnsWhereRanksShareProcessors) {
   ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
   const std::string bench = "bench all_reduce -b 4 -e 4 --transport inproc" + std::string(kQuick) + "--ranks ";
   const CommandRun three = RunTutti(bench + "3"), one = RunTutti(bench + "1");
-  const CommandRun uneven = RunTutti("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/3)) " +
-                                     std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick + "'");
+  const CommandRun uneven = RunTutti("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/3)) " + std::string(kTutti) +
+                                     " bench all_reduce -b 4 -e 4" + kQuick + "'");
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_THAT(three.out,
               HasSubstr("\n# warning: the 3 ranks of a node share 1 processor: times have the waits for a "));
@@ -442,7 +442,7 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
 }
 
 TEST(BenchTest, RefusesToDisagreeWithItsLauncher) {
-  const CommandRun run = RunTutti(std::string("launch -n 2 -- ") + TUTTI_COMMAND + " bench all_reduce --ranks 3");
+  const CommandRun run = RunTutti(std::string("launch -n 2 -- ") + kTutti + " bench all_reduce --ranks 3");
   EXPECT_NE(run.exit_code, 0);
   EXPECT_THAT(run.err, HasSubstr("--ranks 3, but tutti started 2 ranks: leave --ranks out"));
 }

@@ -163,10 +163,10 @@ std::vector<std::string> CommandsIn(std::istream& text, const std::string& inden
 // A command of the page as it can be run here: of few ranks, and short.
 std::string MadeSmall(std::string command) {
   command = std::regex_replace(command, std::regex("--ranks [0-9]+"), "--ranks 2");
-  command = std::regex_replace(command, std::regex("tutti bench"), absl::StrCat(TUTTI_COMMAND, " bench"));
+  command = std::regex_replace(command, std::regex("tutti bench"), absl::StrCat(kTutti, " bench"));
   command = std::regex_replace(command, std::regex("-[bef] [0-9]+[KMG]?"), "");
   command = std::regex_replace(command, std::regex("bench ([a-z])"), "bench --iters 2 -w 1 -b 1K -e 4K $1");
-  return command.substr(std::string(TUTTI_COMMAND).size() + 1);
+  return command.substr(std::string(kTutti).size() + 1);
 }
 
 void RunCommands(const std::vector<std::string>& commands) {

@@ -22,8 +22,9 @@ namespace tutti {
 
 // The command line that runs one of the programs in launch_test.cc, "Launcher" or "Rank".
 inline std::string ThisProgram(const std::string& name) {
-  return absl::StrCat(std::filesystem::read_symlink("/proc/self/exe").string(),
-                      " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=DISABLED_LaunchProgram.", name);
+  return absl::StrCat("\"", std::filesystem::read_symlink("/proc/self/exe").string(),
+                      "\" --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=DISABLED_LaunchProgram.",
+                      name);
 }
 
 // Runs `script` on every rank. The launcher's standard error is read into `text`; so is its standard output, unless the
