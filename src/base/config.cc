@@ -132,9 +132,11 @@ constexpr Variable kVariables[] = {
         "TUTTI_STORE",
         "The store of the job, when something else runs it: tcp://host:port of a server, or "
         "file:///directory on a file system that all ranks share, made for this job alone before it starts."),
-    Make<&Config::rendezvous>("TUTTI_RENDEZVOUS",
-                              "host:port where rank 0 serves the store of a job that spans nodes. "
-                              "Default: MASTER_ADDR and the port after MASTER_PORT; under Slurm, the first node."),
+    Make<&Config::rendezvous>(
+        "TUTTI_RENDEZVOUS",
+        "host:port where rank 0 serves the store of a job that spans nodes. "
+        "Default: beside RANK and WORLD_SIZE, MASTER_ADDR and the port after MASTER_PORT; under Slurm, the "
+        "first node."),
     Make<&Config::interface>(
         "TUTTI_INTERFACE",
         "Network interface that the job uses, by name (eth0), by one of its addresses (10.0.0.3), or by the subnet "
@@ -157,14 +159,15 @@ constexpr Variable kVariables[] = {
         "PyTorch, where the script names none; without the variable that is torch's default, 30 minutes."),
     Make<&Config::arena_bytes>(
         "TUTTI_ARENA_BYTES",
-        "Address space of the arena from which shared host buffers come; memory is used as needed."),
+        "Address space of the arena from which shared host buffers come. Blocks of several MB are memory from their "
+        "allocation on, all others as they are touched."),
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
              "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
              "with MakeInprocTransport)."},
     Variable{
         "TUTTI_CONNECTIONS", ParseConnections, [](const Config& config) { return absl::StrCat(config.connections); },
         "TCP connections that a rank makes to each rank of a lower number on another node, over which long messages "
-        "are spread: more than 1 where one connection does not fill the network."},
+        "are spread, 1 to 64: more than 1 where one connection does not fill the network."},
     Variable{"TUTTI_GPU_TRANSPORT", ParseGpuTransport, [](const Config& config) { return config.gpu_transport; },
              "How calls on the memory of GPUs travel: nccl; staged, through pinned memory of the host and "
              "TUTTI_TRANSPORT; or auto, NCCL where all ranks have it and no two have one GPU, otherwise staged. Equal "
@@ -172,8 +175,10 @@ constexpr Variable kVariables[] = {
     Make<&Config::nccl_library>("TUTTI_NCCL_LIBRARY",
                                 "Path of the NCCL library to load. It has no effect where the process has loaded "
                                 "libnccl.so.2 before, as PyTorch does; without it the system finds libnccl.so.2."),
-    Make<&Config::schedule>("TUTTI_SCHEDULE",
-                            "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
+    Make<&Config::schedule>(
+        "TUTTI_SCHEDULE",
+        "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial. Equal on all "
+        "ranks."),
     Make<&Config::extensions>(
         "TUTTI_EXTENSIONS",
         "Libraries with schedules, codecs and algorithms of your own to load (docs/extensions.md): paths, with colons "

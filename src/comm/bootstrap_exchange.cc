@@ -32,6 +32,8 @@ absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
 constexpr absl::string_view kContribution = "=";
 constexpr absl::string_view kGivenUp = "!";    // the note in the place of a rank that was missing
 constexpr absl::string_view kWithdrawn = "-";  // the note in the place of a rank that came, and gave up
+// The note of rank 0 in the place of what it would hand out: the error about a rank that is gone.
+constexpr absl::string_view kGone = "~";
 
 bool IsNote(absl::string_view value) { return !absl::StartsWith(value, kContribution); }
 
@@ -167,6 +169,7 @@ class Waiter {
     while (true) {
       const std::int64_t until_ns = std::min({end_ns_, report_ns_, trial_ns_});
       absl::StatusOr<std::string> value = store_.Get(key, TimeAt(until_ns), on_gone);
+      if (value.ok() && absl::StartsWith(*value, kGone)) return absl::UnavailableError(value->substr(kGone.size()));
       if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members_);
       if (value.ok()) return value->substr(kContribution.size());
       if (!absl::IsDeadlineExceeded(value.status())) return value.status();
@@ -194,7 +197,13 @@ class Waiter {
     absl::Status status = store_.Look(owed, TimeAt(end_ns_)).status();
     if (status.ok()) contributed_.insert(gone);
     if (!absl::IsNotFound(status)) return status;
-    return RankIsGone(NameOf(members_, gone));
+    absl::Status is_gone = RankIsGone(NameOf(members_, gone));
+    // Rank 0 leaves with this error, and would be gone itself for those that wait for what it would hand out.
+    if (own_ == 0) {
+      store_.Set(KeyOfPart(prefix_, 0), absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit)))
+          .IgnoreError();
+    }
+    return is_gone;
   }
 
   Store& store_;

@@ -123,6 +123,8 @@ class Channel {
     bool secluded = false;      // Transport::Seclude has worked
     bool disconnected = false;  // peers that take no messages have been given up (Transport::Disconnect)
     std::int64_t told_ns = 0;   // when the peers were told; CLOCK_MONOTONIC
+    // The rank of the world for which a call of this rank waited until its deadline; nullopt: the cause is another one.
+    std::optional<Rank> awaited;
     // The messages that were under way at the last look, the bytes that had moved to and from their peers by then, and
     // when a look found fewer messages, or more bytes, than the look before.
     std::size_t messages_left = std::numeric_limits<std::size_t>::max();

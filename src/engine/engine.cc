@@ -196,7 +196,10 @@ void Engine::CheckHealth(std::int64_t now_ns) {
   TakeInNews();
   for (Run* const run : executor_->active()) {
     if (run->channel.failure.begun) continue;
-    if (absl::Status status = CheckRun(*run, now_ns); !status.ok()) Fail(run->channel, status);
+    const absl::Status status = CheckRun(*run, now_ns);
+    if (status.ok()) continue;
+    if (absl::IsDeadlineExceeded(status)) run->channel.failure.awaited = AwaitedBy(*run);
+    Fail(run->channel, status);
   }
   Show(FindHeldUp(now_ns));
 }
@@ -298,8 +301,11 @@ bool Engine::WaitsLong(const Run& run, std::int64_t now_ns) const {
 Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
   HeldUp held_up;
   for (const Run* const run : executor_->active()) {
-    if (run->channel.failure.begun || !WaitsLong(*run, now_ns)) continue;
-    const Rank awaited = AwaitedBy(*run);
+    if (!WaitsLong(*run, now_ns)) continue;
+    // A call that has failed is still waited for until its memory and messages are back. Its peers hold it up no more,
+    // except the one that has not come in time.
+    const Channel::Failure& failure = run->channel.failure;
+    const Rank awaited = failure.begun ? failure.awaited.value_or(kNobody) : AwaitedBy(*run);
     if (awaited == kNobody) continue;
     const std::optional<Rank> culprit = WhoHoldsUp(awaited, now_ns);
     if (culprit.has_value()) return {.awaited = awaited, .culprit = *culprit};
