@@ -20,7 +20,8 @@ namespace {
 constexpr AlgorithmOption kOptions[] = {
     {"hierarchical", "true", "true | false", "average inside each node first; no effect on one node", CheckListed},
     {"peer_selection_mode", "all", "all", "with whom a rank averages its weights", CheckListed},
-    {"sync_interval_ms", "500", "1, 2, …", "pause from the end of a round to the next, in milliseconds", CheckPositive},
+    {"sync_interval_ms", "500", "1, 2, …",
+     "pause from the end of a round to the next, in milliseconds, less than the communicator's timeout", CheckPositive},
     {"max_staleness", "0", "0, 1, …",
      "an average is applied at most that many optimizer steps after its snapshot; 0: however late it comes",
      CheckNotNegative},
