@@ -170,7 +170,7 @@ def processor():
 def compare(options, programs, runs, write):
     """Measures, and has `write(rows, stopped)` write what was measured, all of it or what there was before a stop."""
     end_orderly()
-    in_use = idle.wait_until_idle(options.loaded)
+    in_use = idle.wait_until_idle(options.loaded) if options.rounds > 0 else None  # without a round nothing is measured
     rows = []
     stopped = ""
     try:

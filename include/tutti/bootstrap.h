@@ -89,10 +89,10 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes - 1 (InvalidArgument).
-// `name` is equal on all ranks, and not used by an exchange that some rank has not left yet. Ranks are numbered as in
-// `store`; MakePrefixStore makes a store for a part of the ranks. Unavailable names a rank that has died or left
-// without giving its blob, about a second after its end. DeadlineExceeded names the missing ranks; rank 0 names them on
-// stderr before, when the exchange takes long.
+// `name` is equal on all ranks, and not used by an exchange that some rank has not left yet, or that has failed. Ranks
+// are numbered as in `store`; MakePrefixStore makes a store for a part of the ranks. Unavailable names a rank that has
+// died or left without giving its blob, about a second after its end. DeadlineExceeded names the missing ranks; rank 0
+// names them on stderr before, when the exchange takes long.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 

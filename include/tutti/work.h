@@ -75,13 +75,14 @@ class Work {
   std::int64_t wire_bytes() const;
 
   // Calls `callback` once, when the call has ended: on a thread of the communicator for callbacks, which holds no lock;
-  // or at once on this thread, when the call has ended already. A Work may have several callbacks; those given before
-  // the call has ended run one after the other, in the order in which they were given. A callback may submit calls,
-  // wait for them, and drop the last reference to the communicator. Callbacks of different Works begin in the order in
-  // which their calls ended, and may run at the same time: once a callback has run for a millisecond or so, because it
-  // blocks or because its thread has no processor, those of other Works run on another thread. Where the system starts
-  // no more threads, OnDone waits for the call and calls `callback` on this thread. In a forked child a call of the
-  // parent that has not ended is told as FailedPrecondition, at once. Allocates.
+  // or at once on this thread, when the call has ended already. A callback may submit calls, wait for them, and drop
+  // the last reference to the communicator. A Work may have several callbacks. Callbacks that were given before the
+  // end, of one Work or of several, begin one after the other in the order in which they were given and calls ended;
+  // but once a callback has run for a millisecond or so, because it blocks or because its thread has no processor, the
+  // next one begins beside it on another thread. So a callback that blocks holds up no other, and data that several
+  // callbacks use needs a lock. Where the system starts no more threads, OnDone waits for the call and calls `callback`
+  // on this thread. In a forked child a call of the parent that has not ended is told as FailedPrecondition, at once.
+  // Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
   // Declares that somebody waits for this call elsewhere, for example for a future that a callback completes: until the

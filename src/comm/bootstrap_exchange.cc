@@ -73,13 +73,10 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
   return missing;
 }
 
-// The key of a part of the values that rank 0 hands out.
-std::string KeyOfPart(absl::string_view prefix, std::size_t part) { return absl::StrCat(prefix, "all/", part); }
-
-// Leaves a note in the place of each missing contribution, where rank 0 would hand all contributions out, and in the
-// place of `own`: other ranks that wait there then hear why this rank gave up, and not only that this rank is gone; and
-// a rank that comes later does not take the contribution of one that has given up for that of one that is there.
-void GiveUp(Store& store, absl::string_view prefix, Rank own, Missing missing) {
+// Leaves a note in the place of each missing contribution, at `handed_out` (unless that is ""), and in the place of
+// `own`: other ranks that wait there then hear why this rank gave up, and not only that this rank is gone; and a rank
+// that comes later does not take the contribution of one that has given up for that of one that is there.
+void GiveUp(Store& store, absl::string_view prefix, absl::string_view handed_out, Rank own, Missing missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   missing.ranks.resize(std::min(missing.ranks.size(), kMaxListed));
@@ -89,7 +86,8 @@ void GiveUp(Store& store, absl::string_view prefix, Rank own, Missing missing) {
   for (const Rank rank : missing.ranks) {
     if (!leave_note(absl::StrCat(prefix, rank), kGivenUp)) return;
   }
-  if (leave_note(KeyOfPart(prefix, 0), kGivenUp)) leave_note(absl::StrCat(prefix, own), kWithdrawn);
+  if (!handed_out.empty() && !leave_note(handed_out, kGivenUp)) return;
+  leave_note(absl::StrCat(prefix, own), kWithdrawn);
 }
 
 // Text such as "rank 1" or "ranks 1, 3".
@@ -139,12 +137,23 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
 
 namespace {
 
-// Waits for values that ranks leave under a prefix. Its arguments are those of GetFromAll.
+// The key of a part of what rank 0 hands out.
+std::string KeyOfPart(absl::string_view hand_out, std::size_t part) { return absl::StrCat(hand_out, part); }
+
+// Waits for values that ranks leave under a prefix. `hand_out` begins the keys of what rank 0 makes of them; "": rank 0
+// hands nothing out. The other arguments are those of GetFromAll.
 class Waiter {
  public:
-  Waiter(Store& store, absl::string_view prefix, Rank own, int size, std::int64_t end_ns, const LateRanksReport& late,
-         const MeetingMembers* members)
-      : store_(store), prefix_(prefix), own_(own), size_(size), end_ns_(end_ns), late_(late), members_(members) {
+  Waiter(Store& store, absl::string_view prefix, absl::string_view hand_out, Rank own, int size, std::int64_t end_ns,
+         const LateRanksReport& late, const MeetingMembers* members)
+      : store_(store),
+        prefix_(prefix),
+        handed_out_(hand_out.empty() ? "" : KeyOfPart(hand_out, 0)),
+        own_(own),
+        size_(size),
+        end_ns_(end_ns),
+        late_(late),
+        members_(members) {
     if (late.report != nullptr) report_ns_ = NanosIn(late.patience);
     // Just before the deadline the store is asked once: a store that is silent by then is not asked beyond the
     // deadline.
@@ -155,10 +164,10 @@ class Waiter {
   // What `rank` has contributed, once the ranks before `rank` have contributed.
   absl::StatusOr<std::string> AwaitRank(Rank rank) { return Await(absl::StrCat(prefix_, rank), rank); }
 
-  // A part of what rank 0 hands out once all ranks have contributed.
-  absl::StatusOr<std::string> AwaitPart(std::size_t part) {
+  // What rank 0 leaves under `key` once all ranks have contributed.
+  absl::StatusOr<std::string> AwaitFromRank0(const std::string& key) {
     awaits_rank_0_ = true;
-    return Await(KeyOfPart(prefix_, part), 0);
+    return Await(key, 0);
   }
 
  private:
@@ -176,7 +185,7 @@ class Waiter {
       Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
       if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
       if (until_ns == end_ns_) {
-        GiveUp(store_, prefix_, own_, missing);
+        GiveUp(store_, prefix_, handed_out_, own_, missing);
         return TooLate(missing.text, members_);
       }
       if (until_ns == report_ns_) {
@@ -199,15 +208,15 @@ class Waiter {
     if (!absl::IsNotFound(status)) return status;
     absl::Status is_gone = RankIsGone(NameOf(members_, gone));
     // Rank 0 leaves with this error, and would be gone itself for those that wait for what it would hand out.
-    if (own_ == 0) {
-      store_.Set(KeyOfPart(prefix_, 0), absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit)))
-          .IgnoreError();
+    if (own_ == 0 && !handed_out_.empty()) {
+      store_.Set(handed_out_, absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit))).IgnoreError();
     }
     return is_gone;
   }
 
   Store& store_;
   const absl::string_view prefix_;
+  const std::string handed_out_;  // the key of the first part that rank 0 hands out
   const Rank own_;
   const int size_;
   const std::int64_t end_ns_;
@@ -221,7 +230,7 @@ class Waiter {
 
 // Leaves the values of all ranks to the other ranks: each value after its length, in parts as long as a store takes.
 // The first part comes last: a rank that finds the first part finds the others. Returns how many parts there are.
-absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view prefix, const std::vector<std::string>& values,
+absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view hand_out, const std::vector<std::string>& values,
                                     std::int64_t end_ns) {
   std::string all;
   for (const std::string& value : values) {
@@ -232,20 +241,21 @@ absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view prefix, cons
   const std::size_t parts = (all.size() + most - 1) / most;
   for (std::size_t part = parts; part-- > 0;) {
     const absl::string_view bytes = absl::string_view(all).substr(part * most, most);
-    const absl::Status status = store.Set(KeyOfPart(prefix, part), absl::StrCat(kContribution, bytes), TimeAt(end_ns));
+    const absl::Status status =
+        store.Set(KeyOfPart(hand_out, part), absl::StrCat(kContribution, bytes), TimeAt(end_ns));
     if (!status.ok()) return status;
   }
   return parts;
 }
 
 // What HandOut has left, once it is there.
-absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, int size) {
+absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, absl::string_view hand_out, int size) {
   std::string all;
   std::size_t parts = 0;
   std::vector<std::string> values;
   absl::string_view rest;
   const auto read_on = [&] {
-    const absl::StatusOr<std::string> part = waiter.AwaitPart(parts++);
+    const absl::StatusOr<std::string> part = waiter.AwaitFromRank0(KeyOfPart(hand_out, parts++));
     if (!part.ok()) return part.status();
     all = absl::StrCat(rest, *part);
     rest = all;
@@ -264,29 +274,43 @@ absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, int size) 
   return values;
 }
 
-// Does what ExchangeBlobs does, with about seven requests of each rank: a rank that asked for every other rank's value
-// would make a thousand ranks wait for minutes. Errors begin with `what`; on rank 0, `late` is told which ranks are
+// What all ranks have contributed, in rank order.
+absl::StatusOr<std::vector<std::string>> Collect(Waiter waiter, int size) {
+  std::vector<std::string> values;
+  while (values.size() < static_cast<std::size_t>(size)) {
+    absl::StatusOr<std::string> value = waiter.AwaitRank(static_cast<Rank>(values.size()));
+    if (!value.ok()) return value.status();
+    values.push_back(*std::move(value));
+  }
+  return values;
+}
+
+// Does what ExchangeBlobs does, with three requests of each rank and 4 N more of rank 0: N ranks that each asked for
+// every other rank's value would make N² requests. Errors begin with `what`; on rank 0, `late` is told which ranks are
 // late.
 absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_view name, absl::string_view what,
                                                   Rank rank, int size, absl::string_view blob, std::int64_t end_ns,
                                                   const LateRanksReport& late, const MeetingMembers* members) {
-  const std::string prefix = absl::StrCat("exchange/", name, "/");
-  const std::string has_read = absl::StrCat(prefix, "read/");
+  // The kind of a key comes before the name: one exchange may be named "x" and another one "x/read".
+  const std::string prefix = absl::StrCat("exchange/in/", name, "/");
+  const std::string hand_out = absl::StrCat("exchange/out/", name, "/");
+  const std::string has_read = absl::StrCat("exchange/read/", name, "/");
   const auto with_what = [what](const absl::Status& status, absl::string_view where = "") {
     return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
   };
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   if (rank != 0) {
     absl::StatusOr<std::vector<std::string>> blobs =
-        TakeHandedOut(Waiter(store, prefix, rank, size, end_ns, {}, members), size);
+        TakeHandedOut(Waiter(store, prefix, hand_out, rank, size, end_ns, {}, members), hand_out, size);
     if (!blobs.ok()) return with_what(blobs.status());
     if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
     return blobs;
   }
 
-  absl::StatusOr<std::vector<std::string>> blobs = GetFromAll(store, prefix, rank, size, end_ns, late, members);
+  absl::StatusOr<std::vector<std::string>> blobs =
+      Collect(Waiter(store, prefix, hand_out, rank, size, end_ns, late, members), size);
   if (!blobs.ok()) return with_what(blobs.status());
-  const absl::StatusOr<std::size_t> parts = HandOut(store, prefix, *blobs, end_ns);
+  const absl::StatusOr<std::size_t> parts = HandOut(store, hand_out, *blobs, end_ns);
   if (!parts.ok()) return parts.status();
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
   if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
@@ -295,7 +319,7 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   }
   std::vector<std::string> keys;
   for (Rank r = 0; r < size; ++r) keys.insert(keys.end(), {absl::StrCat(prefix, r), absl::StrCat(has_read, r)});
-  for (std::size_t part = 0; part < *parts; ++part) keys.push_back(KeyOfPart(prefix, part));
+  for (std::size_t part = 0; part < *parts; ++part) keys.push_back(KeyOfPart(hand_out, part));
   for (const std::string& key : keys) {
     if (absl::Status status = store.Delete(key, TimeAt(end_ns)); !status.ok()) return status;
   }
@@ -307,14 +331,7 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members) {
-  Waiter waiter(store, prefix, own, size, end_ns, late, members);
-  std::vector<std::string> values;
-  while (values.size() < static_cast<std::size_t>(size)) {
-    absl::StatusOr<std::string> value = waiter.AwaitRank(static_cast<Rank>(values.size()));
-    if (!value.ok()) return value.status();
-    values.push_back(*std::move(value));
-  }
-  return values;
+  return Collect(Waiter(store, prefix, "", own, size, end_ns, late, members), size);
 }
 
 absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,

@@ -160,17 +160,9 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
   if (!engine_->callbacks().Start()) return callback(Wait(run, /*output_only=*/false, kNeverNanos));
   {
     const MutexLock lock(mutex_);
-    // The callbacks of a run leave the list together, so that they run one after the other: none joins once the run has
-    // ended.
-    if (!done(run)) {
-      const auto has_run = [run](const Callbacks& of_run) { return of_run.run == run; };
-      auto place = std::find_if(callbacks_.begin(), callbacks_.end(), has_run);
-      if (place == callbacks_.end()) place = callbacks_.insert(place, {run, {}});
-      place->functions.push_back(std::exchange(callback, nullptr));
-      has_listeners_.store(true, std::memory_order_seq_cst);
-    }
+    callbacks_.push_back({run, std::move(callback)});
+    has_listeners_.store(true, std::memory_order_seq_cst);
   }
-  if (callback != nullptr) return callback(ResultOf(run));
   if (done(run)) TellListeners();  // Finish may not have seen the callback
 }
 
@@ -189,23 +181,22 @@ void Call::AwaitElsewhere(std::uint32_t run) {
 }
 
 void Call::TellListeners() {
-  std::vector<Callbacks> due;
+  std::vector<Callback> due;
   bool was_awaited = false;
   {
     const MutexLock lock(mutex_);
     // A later run may have been started, and waited for, since the one that has just ended did.
     const auto not_due = std::stable_partition(callbacks_.begin(), callbacks_.end(),
-                                               [this](const Callbacks& of_run) { return done(of_run.run); });
+                                               [this](const Callback& callback) { return done(callback.run); });
     std::move(callbacks_.begin(), not_due, std::back_inserter(due));
     callbacks_.erase(callbacks_.begin(), not_due);
     was_awaited = std::exchange(awaited_elsewhere_, false);
     has_listeners_.store(!callbacks_.empty(), std::memory_order_seq_cst);
   }
   if (was_awaited) engine_->EndEagerWait();
-  for (Callbacks& of_run : due) {
-    engine_->callbacks().Run([functions = std::move(of_run.functions), status = ResultOf(of_run.run)] {
-      for (const auto& function : functions) function(status);
-    });
+  for (Callback& callback : due) {
+    engine_->callbacks().Run(
+        [function = std::move(callback.function), status = ResultOf(callback.run)] { function(status); });
   }
 }
 

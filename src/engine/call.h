@@ -77,8 +77,8 @@ class Call {
   absl::Status WaitOnStream(std::uint32_t run, CUstream_st* stream);
   // How the run that ended last has ended.
   absl::Status result() const { return ResultOf(end_.runs()); }
-  // Calls `callback` when `run` has ended, once: on a thread of the engine for callbacks, after the callbacks of `run`
-  // that were given before; or at once, on this thread, when `run` has ended already.
+  // Calls `callback` when `run` has ended, once, on a thread of the engine for callbacks; at once, on this thread, when
+  // it has ended already.
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
   // Whether somebody waits for the run under way, here or elsewhere, or has a callback for it.
   bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }
@@ -130,9 +130,9 @@ class Call {
     absl::Status error;
   };
 
-  struct Callbacks {
+  struct Callback {
     std::uint32_t run;
-    std::vector<std::function<void(const absl::Status&)>> functions;
+    std::function<void(const absl::Status&)> function;
   };
 
   Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
@@ -173,8 +173,8 @@ class Call {
   std::atomic<std::uint32_t> last_failed_run_{0};  // the last run that did not end OK; 0: none
   std::atomic<bool> has_listeners_{false};
   mutable Mutex mutex_;
-  std::deque<Failure> failures_ TUTTI_GUARDED_BY(mutex_);      // the last runs that did not end OK
-  std::vector<Callbacks> callbacks_ TUTTI_GUARDED_BY(mutex_);  // of runs that have not ended, or have just done so
+  std::deque<Failure> failures_ TUTTI_GUARDED_BY(mutex_);  // the last runs that did not end OK
+  std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
   bool awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_) = false;
 };
 

@@ -164,11 +164,13 @@ absl::Status GradientExchange::Finish() {
     holds_sums_ = sums_;
     // On a GPU only the stream waits.
     const auto finish_all = context_.memory->on_device() ? FinishOutputs : FinishAll;
-    if (used_.data() == nullptr) return finish_all(absl::MakeSpan(buckets_), context_.statistics);
+    if (used_.data() == nullptr) {
+      return context_.OrAbort(finish_all(absl::MakeSpan(buckets_), context_.statistics));
+    }
     Work agreement = AgreeOnUsed(missing);
     absl::Status status = finish_all(absl::MakeSpan(buckets_), context_.statistics);
     status.Update(agreement.Wait());
-    return status;
+    return context_.OrAbort(std::move(status));
   }
   in_step_ = false;
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "sync/bucket_memory.h"
 #include "sync/caller.h"
 #include "tutti/algorithm.h"
@@ -40,6 +41,14 @@ struct SyncContext {
   std::int64_t moves = 0;  // how often gradients were given other memory
   TuningReport tuning = {};
 
+  // Passes the result of an exchange on. An error of this rank alone, as of its GPU, ends the communicator, because it
+  // would leave this rank a step behind its peers. Refusals (InvalidArgument, ResourceExhausted) are those of all
+  // ranks.
+  absl::Status OrAbort(absl::Status status) const {
+    const bool refused = absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
+    if (!status.ok() && !refused) communicator.Abort(status);
+    return status;
+  }
   void EndStep() {
     ++step;
     ++round;

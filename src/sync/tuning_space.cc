@@ -132,10 +132,12 @@ TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> 
     }
     if (plan.has_hierarchy()) space.changes.push_back({.hierarchical = !space.start.hierarchical});
   }
-  std::erase_if(space.changes, [&](const TuningChange& change) {
+  const std::size_t with_states = std::erase_if(space.changes, [&](const TuningChange& change) {
     return KeepsStates(With(change, space.start), strategy, parameters, size, plan);
   });
-  if (space.changes.empty()) space.reason = "all bucket sizes give the same buckets, and one schedule serves them";
+  if (!space.changes.empty()) return space;
+  space.reason = with_states > 0 ? absl::StrCat(strategy.algorithm->name, " keeps states with all that could be tried")
+                                 : "all bucket sizes give the same buckets, and one schedule serves them";
   return space;
 }
 

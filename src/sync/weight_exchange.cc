@@ -89,7 +89,10 @@ absl::Status WeightExchange::Launch() {
 
 absl::Status WeightExchange::Arrive() {
   if (!weights_->travels()) return absl::OkStatus();
-  if (absl::Status status = weights_->FinishOutputs(context_.statistics); !status.ok()) return status;
+  if (absl::Status status = context_.OrAbort(weights_->FinishOutputs(context_.statistics)); !status.ok()) {
+    (void)weights_->Finish(context_.statistics);  // that exchange is over, and its error told
+    return status;
+  }
   weights_->Replace();
   return absl::OkStatus();
 }

@@ -49,9 +49,9 @@ TEST(ExchangeBlobsTest, LeavesNothingBehindAndTheNameCanBeUsedAgain) {
       ASSERT_TRUE(blobs.ok()) << blobs.status();
       EXPECT_THAT(*blobs, testing::Each(absl::StrCat(round)));
     });
-    EXPECT_FALSE(store->Look("exchange/x/0", Soon()).ok());
-    EXPECT_FALSE(store->Look("exchange/x/read/0", Soon()).ok());
-    EXPECT_FALSE(store->Look("exchange/x/all/0", Soon()).ok());
+    EXPECT_FALSE(store->Look("exchange/in/x/0", Soon()).ok());
+    EXPECT_FALSE(store->Look("exchange/read/x/0", Soon()).ok());
+    EXPECT_FALSE(store->Look("exchange/out/x/0", Soon()).ok());
   }
 }
 
@@ -79,7 +79,7 @@ TEST(ExchangeBlobsTest, ManyLongBlobsArriveWhole) {
     for (std::size_t r = 0; r < lengths.size(); ++r) EXPECT_TRUE((*blobs)[r] == blob_of(r)) << "of rank " << r;
   });
   for (int part = 0; part < 4; ++part) {
-    EXPECT_FALSE(store->Look(absl::StrCat("exchange/x/all/", part), Soon()).ok());
+    EXPECT_FALSE(store->Look(absl::StrCat("exchange/out/x/", part), Soon()).ok());
   }
 }
 
@@ -126,16 +126,30 @@ TEST(ExchangeBlobsTest, TheCallsOfAStoreGrowWithTheRanksAndNotWithTheirSquare) {
   }
 }
 
+// Names are the user's.
+TEST(ExchangeBlobsTest, NamesThatLookLikeKeysOfAnotherExchangeAreNone) {
+  auto store = MakeMemoryStore();
+  const std::vector<std::string> names = {"x", "x/out", "x/read", "x/in"};
+  for (int round = 0; round < 20; ++round) {
+    OnRanks(8, [&](Rank thread) {
+      const std::string& name = names[static_cast<std::size_t>(thread / 2)];
+      auto blobs = ExchangeBlobs(*store, name, thread % 2, 2, absl::StrCat(name, round), Soon());
+      ASSERT_TRUE(blobs.ok()) << blobs.status();
+      EXPECT_THAT(*blobs, testing::Each(absl::StrCat(name, round)));
+    });
+  }
+}
+
 TEST(ExchangeBlobsTest, NamesRank0WhereItHandsNothingOut) {
   auto store = MakeMemoryStore();
-  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*store, "exchange/x/", rank, "", SoonNanos()).ok());
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*store, "exchange/in/x/", rank, "", SoonNanos()).ok());
   const absl::Status status = ExchangeBlobs(*store, "x", 1, 3, "", absl::Now() + absl::Milliseconds(300)).status();
   EXPECT_EQ(status, absl::DeadlineExceededError("exchange 'x' of 3 ranks: missing ranks: 0"));
 }
 
 TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   auto store = MakeMemoryStore();
-  ASSERT_TRUE(Contribute(*store, "exchange/x/", 2, "", SoonNanos()).ok());
+  ASSERT_TRUE(Contribute(*store, "exchange/in/x/", 2, "", SoonNanos()).ok());
   absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(500)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3"));
@@ -158,7 +172,7 @@ TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   // The server is one for fewer ranks: it asks for a descriptor for each.
   auto server = TcpStoreServer::Start({JobSecret{}, "huge", 1}).value();
   auto store = ConnectTcpStore(server->address(), {JobSecret{}, "huge", 1}, 0, Soon()).value();
-  ASSERT_TRUE(Contribute(*store, "exchange/x/", 2, "", SoonNanos()).ok());
+  ASSERT_TRUE(Contribute(*store, "exchange/in/x/", 2, "", SoonNanos()).ok());
   const absl::Time begin = absl::Now();
   absl::Status status = ExchangeBlobs(*store, "x", 0, kRanks, "", absl::Now() + absl::Milliseconds(500)).status();
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
@@ -192,7 +206,7 @@ TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
 // Rank 0 has contributed, and ends before it hands out what all ranks have contributed.
 TEST_F(ExchangeOfRanks, ARank0ThatIsGoneBeforeItHandsOutIsNamed) {
   auto rank_0 = Join(0);
-  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*rank_0, "exchange/x/", rank, "", SoonNanos()).ok());
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(Contribute(*rank_0, "exchange/in/x/", rank, "", SoonNanos()).ok());
   rank_0.reset();
   const absl::Status status = ExchangeBlobs(*Join(1), "x", 1, 3, "", absl::InfiniteFuture()).status();
   EXPECT_EQ(status, absl::UnavailableError("exchange 'x' of 3 ranks: rank 0 is gone, it has died or left"));
@@ -210,7 +224,7 @@ TEST_F(ExchangeOfRanks, AMemberThatIsGoneIsNamedByItsRank) {
 
 TEST_F(ExchangeOfRanks, ARankThatLeavesWithoutHavingReadIsNamedToRank0) {
   auto store = Join(0);
-  ASSERT_TRUE(Contribute(*Join(1), "exchange/x/", 1, "one", SoonNanos()).ok());
+  ASSERT_TRUE(Contribute(*Join(1), "exchange/in/x/", 1, "one", SoonNanos()).ok());
   OnRanks(2, [&](Rank thread) {
     if (thread == 0) {
       absl::Status status = ExchangeBlobs(*store, "x", 0, 3, "zero", absl::InfiniteFuture()).status();
@@ -228,7 +242,7 @@ TEST_F(ExchangeOfRanks, ARankThatLeavesWithoutHavingReadIsNamedToRank0) {
 TEST_F(ExchangeOfRanks, ARankThatLeavesInOrderIsNoDeath) {
   auto store = Join(0);
   auto of_rank_1 = Join(1);
-  for (const char* prefix : {"exchange/x/", "exchange/x/read/"}) {
+  for (const char* prefix : {"exchange/in/x/", "exchange/read/x/"}) {
     ASSERT_TRUE(Contribute(*of_rank_1, prefix, 1, "", SoonNanos()).ok());
   }
   std::thread rank_2;
@@ -238,7 +252,7 @@ TEST_F(ExchangeOfRanks, ARankThatLeavesInOrderIsNoDeath) {
     return absl::OkStatus();
   };
   of_rank_1.reset();
-  EXPECT_TRUE(store->Get("exchange/x/2", Soon(), leave_and_go_on).ok());
+  EXPECT_TRUE(store->Get("exchange/in/x/2", Soon(), leave_and_go_on).ok());
   EXPECT_TRUE(ExchangeBlobs(*store, "x", 0, 3, "", Soon()).ok());
   rank_2.join();
 }
@@ -266,7 +280,7 @@ TEST(GetFromAllTest, TellsOnceWhoIsLateAndGoesOnWaiting) {
 
 TEST(GetFromAllTest, ARankThatOthersHaveGivenUpIsMissing) {
   auto store = MakeMemoryStore();
-  ASSERT_TRUE(store->Set("exchange/x/2", "!2", Soon()).ok());
+  ASSERT_TRUE(store->Set("exchange/in/x/2", "!2", Soon()).ok());
   absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(500)).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 2, 3"));
 }

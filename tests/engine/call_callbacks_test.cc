@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <latch>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,56 +37,58 @@ TEST(Callbacks, RunWhenTheirOwnRunHasEnded) {
   EXPECT_EQ(called, 2 * kRuns);
 }
 
+// A callback whose thread has no processor for a millisecond counts as one that blocks, and the next one runs beside
+// it, so the order is that in which the callbacks were given only where one thread has run all.
 TEST(Callbacks, AllOfOneWorkRunInOrder) {
-  std::vector<int> order;
-  std::latch registered(1);
-  RunWorld(2, [&](Communicator& comm) {
-    float value = 1;
-    if (comm.rank() == 1) {
-      registered.wait();
-      ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
-      return;
-    }
-    Work work = comm.Recv(&value, 1, DType::kF32, 1);
-    for (int i = 0; i < 5; ++i) work.OnDone([&, i](const absl::Status&) { order.push_back(i); });
-    registered.count_down();
-    ASSERT_EQ(work.Wait(), absl::OkStatus());
-  });  // communicators have run all callbacks when they are destroyed
-  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+  constexpr int kTries = 100;
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::mutex mutex;
+    std::vector<int> order;
+    std::set<std::thread::id> ran_on;
+    std::latch registered(1);
+    RunWorld(2, [&](Communicator& comm) {
+      float value = 1;
+      if (comm.rank() == 1) {
+        registered.wait();
+        ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+        return;
+      }
+      Work work = comm.Recv(&value, 1, DType::kF32, 1);
+      for (int i = 0; i < 5; ++i) {
+        work.OnDone([&, i](const absl::Status&) {
+          const std::lock_guard lock(mutex);
+          order.push_back(i);
+          ran_on.insert(std::this_thread::get_id());
+        });
+      }
+      registered.count_down();
+      ASSERT_EQ(work.Wait(), absl::OkStatus());
+    });  // communicators have run all callbacks when they are destroyed
+    ASSERT_EQ(order.size(), 5u);
+    if (ran_on.size() > 1) continue;
+    EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+    return;
+  }
+  FAIL() << "callbacks ran on several threads " << kTries << " times";
 }
 
-// Callbacks of one Work do not run beside each other, not even where the first one takes so long that it counts as
-// blocked; those of another Work do.
-TEST(Callbacks, OnesOfAnotherWorkRunBesideALongOne) {
-  int running = 0;
-  std::vector<int> order;
-  std::latch other_has_run(1);
+// A callback may wait for a later one, also of the same Work: a future of torch has one of its own.
+TEST(Callbacks, MayWaitForALaterOneOfTheSameWork) {
+  std::latch later(1);
   RunWorld(2, [&](Communicator& comm) {
     float value = 1;
     if (comm.rank() == 1) {
       ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
       ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
-      ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
       return;
     }
     Work work = comm.Recv(&value, 1, DType::kF32, 1);
-    float other_value = 0;
-    Work other = comm.Recv(&other_value, 1, DType::kF32, 1);
-    for (int i = 0; i < 3; ++i) {
-      work.OnDone([&, i](const absl::Status&) {
-        EXPECT_EQ(++running, 1);
-        other_has_run.wait();
-        std::this_thread::sleep_for(std::chrono::milliseconds(3));
-        order.push_back(i);
-        --running;
-      });
-    }
-    other.OnDone([&](const absl::Status&) { other_has_run.count_down(); });
+    work.OnDone([&](const absl::Status&) { later.wait(); });
+    work.OnDone([&](const absl::Status&) { later.count_down(); });
     ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
     ASSERT_EQ(work.Wait(), absl::OkStatus());
-    ASSERT_EQ(other.Wait(), absl::OkStatus());
-  });  // communicators have run all callbacks when they are destroyed
-  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+    later.wait();
+  });
 }
 
 TEST(Callbacks, RunAtOnceWhenTheCallHasEnded) {

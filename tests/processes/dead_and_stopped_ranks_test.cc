@@ -115,7 +115,7 @@ TEST_P(FaultsBetweenNodes, EverySurvivorLearnsWhoStopped) {
 }
 
 TEST_P(FaultsTest, AStoppedRankThatContinuesInTimeIsForgiven) {
-  constexpr int kRounds = 2000;  // so many that the stop comes before the last
+  constexpr int kRounds = 10'000;  // so many that the stop comes before the last
   ProcessWorld world(kRanks, Options(), [](Communicator& comm, const ProcessWorld::Report& report) {
     std::int64_t sum = 0;
     for (int round = 0; round < kRounds; ++round) {

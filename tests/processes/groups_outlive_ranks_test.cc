@@ -75,7 +75,7 @@ class GroupsOutliveRanksTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(GroupsOutliveRanksTest, ADeadOne) { RunUntilTheVictimIs(SIGKILL, absl::Seconds(60), "UNAVAILABLE"); }
 
-TEST_P(GroupsOutliveRanksTest, AStoppedOne) { RunUntilTheVictimIs(SIGSTOP, absl::Seconds(2), "DEADLINE_EXCEEDED"); }
+TEST_P(GroupsOutliveRanksTest, AStoppedOne) { RunUntilTheVictimIs(SIGSTOP, absl::Seconds(5), "DEADLINE_EXCEEDED"); }
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
