@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <latch>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -254,6 +255,7 @@ TEST_P(ExceptionInBackward, LeavesTheInputsToBackwardsOfOtherModules) {
   const Data data;
   const std::vector<std::shared_ptr<Segments>> nets = {std::make_shared<Segments>(false),
                                                        std::make_shared<Segments>(false)};
+  std::latch both_are_done(2);
   RunWorld(2, [&](Communicator& world) {
     Segments& net = *nets[world.rank()];
     DataParallel replicas(world, net, Options());
@@ -264,6 +266,7 @@ TEST_P(ExceptionInBackward, LeavesTheInputsToBackwardsOfOtherModules) {
     Checkpointed::blows_after_the_nested_one = false;
     other.backward();
     EXPECT_TRUE(inputs.grad().equal(torch::full_like(inputs, 2)));
+    both_are_done.arrive_and_wait();  // a DataParallel that ends in the middle of a step ends its peer's, too
   });
 }
 
