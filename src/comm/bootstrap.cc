@@ -103,7 +103,7 @@ std::optional<Route> RouteOf(const Identity& identity) {
 // the other ranks are, and a second call of BootstrapFromEnvironment must meet the other ranks' second calls, not a
 // server that is about to close.
 struct Joined {
-  // What the next call of BootstrapFromEnvironment returns: keys of one call are no other's.
+  // Returns the bootstrap of the next call of BootstrapFromEnvironment, in whose store no other call has keys.
   Bootstrap NextCall() TUTTI_REQUIRES(mutex) {
     return {job.identity, MakePrefixStore(job.store, absl::StrCat("call/", calls++, "/")), job.route};
   }

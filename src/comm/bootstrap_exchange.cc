@@ -148,7 +148,7 @@ class Waiter {
          const LateRanksReport& late, const MeetingMembers* members)
       : store_(store),
         prefix_(prefix),
-        handed_out_(hand_out.empty() ? "" : KeyOfPart(hand_out, 0)),
+        hand_out_(hand_out),
         own_(own),
         size_(size),
         end_ns_(end_ns),
@@ -161,16 +161,19 @@ class Waiter {
     if (trial_ns_ <= MonotonicNanos()) trial_ns_ = kNeverNanos;
   }
 
-  // What `rank` has contributed, once the ranks before `rank` have contributed.
+  // Returns the value that `rank` has contributed, once the ranks before `rank` have contributed.
   absl::StatusOr<std::string> AwaitRank(Rank rank) { return Await(absl::StrCat(prefix_, rank), rank); }
 
-  // What rank 0 leaves under `key` once all ranks have contributed.
-  absl::StatusOr<std::string> AwaitFromRank0(const std::string& key) {
+  // Returns a part of the values that rank 0 hands out once all ranks have contributed.
+  absl::StatusOr<std::string> AwaitPart(std::size_t part) {
     awaits_rank_0_ = true;
-    return Await(key, 0);
+    return Await(KeyOfPart(hand_out_, part), 0);
   }
 
  private:
+  // The key of the first part that rank 0 hands out; "": rank 0 hands nothing out.
+  std::string handed_out() const { return hand_out_.empty() ? "" : KeyOfPart(hand_out_, 0); }
+
   // The value of `key`, without its mark. Every rank from `first` on may be missing.
   absl::StatusOr<std::string> Await(const std::string& key, Rank first) {
     const auto on_gone = [&](Rank gone) { return HearOfEnd(gone, first, key); };
@@ -185,7 +188,7 @@ class Waiter {
       Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
       if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
       if (until_ns == end_ns_) {
-        GiveUp(store_, prefix_, handed_out_, own_, missing);
+        GiveUp(store_, prefix_, handed_out(), own_, missing);
         return TooLate(missing.text, members_);
       }
       if (until_ns == report_ns_) {
@@ -208,15 +211,15 @@ class Waiter {
     if (!absl::IsNotFound(status)) return status;
     absl::Status is_gone = RankIsGone(NameOf(members_, gone));
     // Rank 0 leaves with this error, and would be gone itself for those that wait for what it would hand out.
-    if (own_ == 0 && !handed_out_.empty()) {
-      store_.Set(handed_out_, absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit))).IgnoreError();
+    if (own_ == 0 && !hand_out_.empty()) {
+      store_.Set(handed_out(), absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit))).IgnoreError();
     }
     return is_gone;
   }
 
   Store& store_;
   const absl::string_view prefix_;
-  const std::string handed_out_;  // the key of the first part that rank 0 hands out
+  const absl::string_view hand_out_;
   const Rank own_;
   const int size_;
   const std::int64_t end_ns_;
@@ -248,14 +251,14 @@ absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view hand_out, co
   return parts;
 }
 
-// What HandOut has left, once it is there.
-absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, absl::string_view hand_out, int size) {
+// Returns the values that HandOut has left, once they are there.
+absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, int size) {
   std::string all;
   std::size_t parts = 0;
   std::vector<std::string> values;
   absl::string_view rest;
   const auto read_on = [&] {
-    const absl::StatusOr<std::string> part = waiter.AwaitFromRank0(KeyOfPart(hand_out, parts++));
+    const absl::StatusOr<std::string> part = waiter.AwaitPart(parts++);
     if (!part.ok()) return part.status();
     all = absl::StrCat(rest, *part);
     rest = all;
@@ -274,7 +277,7 @@ absl::StatusOr<std::vector<std::string>> TakeHandedOut(Waiter waiter, absl::stri
   return values;
 }
 
-// What all ranks have contributed, in rank order.
+// Returns the values that all ranks have contributed, in rank order.
 absl::StatusOr<std::vector<std::string>> Collect(Waiter waiter, int size) {
   std::vector<std::string> values;
   while (values.size() < static_cast<std::size_t>(size)) {
@@ -301,7 +304,7 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   if (rank != 0) {
     absl::StatusOr<std::vector<std::string>> blobs =
-        TakeHandedOut(Waiter(store, prefix, hand_out, rank, size, end_ns, {}, members), hand_out, size);
+        TakeHandedOut(Waiter(store, prefix, hand_out, rank, size, end_ns, {}, members), size);
     if (!blobs.ok()) return with_what(blobs.status());
     if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
     return blobs;

@@ -50,7 +50,8 @@ class BackwardScope {
     virtual void FinishBackward() = 0;
     // Called when another backward() begins after an exception has ended the backward() that had begun.
     virtual void CancelBackward() = 0;
-    // What has to outlive the backward() that begins; autograd drops it when the backward() is over. May be null.
+    // Returns an object that has to outlive the backward() that begins, or null; autograd drops the object when the
+    // backward() is over.
     virtual std::shared_ptr<void> KeepForBackward() = 0;
   };
 

@@ -53,7 +53,8 @@ struct ReplicatedModel {
   std::vector<NamedTensor> buffers;
   // Checks that the model still consists of these tensors; called in every step, so it should be cheap.
   std::function<absl::Status()> check;
-  // Returns what must live until the backward() that begins is over, and may wait when it is dropped; null: nothing.
+  // Returns an object that must live until the backward() that begins is over, and whose end may wait. Null: there is
+  // none.
   std::function<std::shared_ptr<void>()> keep;
   // What a user should do, in the words of the adapter's language: after weights were written outside of an update, and
   // after a weight was moved to other memory.
