@@ -38,8 +38,10 @@ class CallbackThreads::Crew : public std::enable_shared_from_this<CallbackThread
     const MutexLock lock(mutex_);
     if (ends_ && threads_ == 0) return;
     functions_.push_back(std::exchange(function, nullptr));
-    if (busy_since_ns_ == 0) return work_.NotifyOne();
-    CallStandby();
+    if (duty_ != kNobody && busy_since_ns_ == 0) return work_.NotifyOne();
+    // Where nobody is on duty, the thread that stands by is about to be; once the threads end there may be none, though
+    // functions still run, and one of these queues `function`.
+    (void)CallStandby();
   }
 
   void StepAside() {

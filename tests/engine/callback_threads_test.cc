@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -127,6 +129,25 @@ TEST(CallbackThreadsTest, StopRunsWhatIsQueuedAlsoBehindAFunctionThatWaitsForIt)
   threads.Run([&] { last.Notify(); });
   threads.Stop();
   EXPECT_TRUE(first_ended);
+}
+
+// The other threads have ended for want of functions.
+TEST(CallbackThreadsTest, AFunctionMayQueueAnotherOneAndWaitForItWhileTheThreadsEnd) {
+  for (const bool says_so : {false, true}) {
+    Event begun;
+    CallbackThreads threads;
+    ASSERT_TRUE(threads.Start());
+    threads.Run([&] {
+      if (says_so) CallbackThreads::MayBlock();
+      begun.Notify();
+      absl::SleepFor(absl::Milliseconds(50));
+      const auto other = std::make_shared<Event>();
+      threads.Run([other] { other->Notify(); });
+      other->Wait();
+    });
+    begun.Wait();
+    threads.Stop();
+  }
 }
 
 TEST(CallbackThreadsTest, AFunctionMayStopAndDestroyItsOwnThreads) {

@@ -158,6 +158,7 @@ TEST_P(StreamFirstCallsTest, AStreamWaitsForACallAlsoWhereAWatchEndsTheWaitForIt
     Work work(call, call->Submit({}));
     LateInterrupt::is_asked = true;
     EXPECT_EQ(work.WaitOnStream(stream.get()), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    LateInterrupt::peer_may_call = true;  // also where nobody has asked the watch
     EXPECT_EQ((FakeCuda::Counts() - before).event_waits, 3) << "two are those of the calls for their inputs";
   });
 }
@@ -183,6 +184,7 @@ TEST_P(StreamFirstCallsTest, TheErrorOfAWatchDuringACaptureIsThatOfTheCall) {
     LateInterrupt::is_asked = true;
     Work work(call, call->Submit({.stream = stream.get()}));
     EXPECT_EQ(work.Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    LateInterrupt::peer_may_call = true;  // also where nobody has asked the watch
     FakeGraph graph;
     (void)FakeCuda::EndCapture(stream.get(), &graph);
   });
