@@ -121,6 +121,39 @@ INSTANTIATE_TEST_SUITE_P(All, DataParallelGpuStrategyTest,
                            return name;
                          });
 
+// AdamW writes each weight several times, as an evaluation with averaged weights does, but before each backward.
+TEST(DataParallelGpuTest, SeesAnOptimizerThatWritesMoreThanOnce) {
+  for (const char* const strategy : {"decentralized", "low_precision_decentralized", "async:sync_interval_ms=1"}) {
+    RunWorld(1, OnDevices(), [&](Communicator& world) {
+      torch::nn::Sequential net = MakeNet();
+      net->to(Gpu(0));
+      DataParallel replicas(world, *net, {.strategy = strategy});
+      torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.01).weight_decay(0.1));
+      const auto backward = [&] { net->forward(torch::ones({2, 6}, Gpu(0))).sum().backward(); };
+      const auto swap_for_evaluation = [&] {
+        const torch::NoGradGuard no_grad;
+        for (torch::Tensor& weight : net->parameters()) weight.add_(1).sub_(1);
+      };
+      for (int step = 0; step < 3; ++step) {
+        backward();
+        swap_for_evaluation();
+        replicas.Step(optimizer);
+        swap_for_evaluation();
+      }
+      replicas.Broadcast();
+      backward();
+      optimizer.step();
+      backward();
+      optimizer.step();
+      EXPECT_THAT(ErrorOf(backward), HasSubstr("weights were changed outside of"));
+      EXPECT_THAT(ErrorOf(backward), HasSubstr("weights were changed outside of"));
+      replicas.Broadcast();
+      backward();
+      replicas.Step(optimizer);
+    });
+  }
+}
+
 TEST(DataParallelGpuTest, GradientsAreViewsOfBucketsOnTheGpu) {
   RunWorld(1, OnDevices(), [](Communicator& world) {
     torch::nn::Sequential net = MakeNet();

@@ -146,8 +146,10 @@ class Replicas {
   absl::StatusOr<std::vector<Parameter>> FindTensors();
   std::vector<NamedTensor> Replicated() const;
   void BeginForward();
-  absl::Status MayBeginBackward() const;
+  absl::Status MayBeginBackward();
+  absl::Status CheckWeights() const;
   absl::Status CheckPlaces() const;
+  absl::Status Written(int parameter) const;
   std::int64_t UsedBackwards() const;
 
   Communicator& communicator_;
@@ -288,12 +290,23 @@ inline absl::Status Replicas::CheckPlaces() const {
                                                  " was moved to other memory ", model_.advice_when_moved));
 }
 
-inline absl::Status Replicas::MayBeginBackward() const {
+// Checks, too, that weights which are exchanged were written by nobody else since the last update.
+inline absl::Status Replicas::CheckWeights() const {
   if (absl::Status places = CheckPlaces(); !places.ok()) return places;
   if (!weights_.has_value() || updating_) return absl::OkStatus();
-  const int written = weights_->FindWritten();
-  if (written == WeightsWatch::kNone) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("parameter ", synchronizer_->parameters()[written].name,
+  return Written(weights_->FindWritten());
+}
+
+inline absl::Status Replicas::MayBeginBackward() {
+  if (absl::Status weights = CheckWeights(); !weights.ok()) return weights;
+  if (!weights_.has_value() || updating_) return absl::OkStatus();
+  return Written(weights_->FindWrittenAgain());
+}
+
+// The error that somebody else has written `parameter`; OK where that is WeightsWatch::kNone.
+inline absl::Status Replicas::Written(int parameter) const {
+  if (parameter == WeightsWatch::kNone) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("parameter ", synchronizer_->parameters()[parameter].name,
                                                  ": weights were changed outside of ", model_.advice_when_written));
 }
 
@@ -310,7 +323,7 @@ inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer)
   if (!update_failed_) place_->ThrowIfError(gradients_->CheckNotAbandoned());
   optimizer_ = optimizer;
   if (uses_gradients) place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
-  place_->ThrowIfError(MayBeginBackward());
+  place_->ThrowIfError(CheckWeights());
   // The answer concerns this step, so steps_together() is asked before the step is counted.
   steps_together_ = synchronizer_->steps_together();
   FollowStream(*synchronizer_, device_);

@@ -14,7 +14,8 @@ namespace tutti::nn {
 
 // torch counts the writes of a tensor, but not those through `.data()`, as torch::optim::SGD makes them; so
 // WeightsWatch also looks at some elements of every parameter, but for those on GPUs, for which the host would have to
-// wait: there writes through `.data()` go unnoticed. Parameters must have no gaps between their elements.
+// wait: there writes through `.data()` go unnoticed, and several writes of one tensor until the second backward after
+// them (FindWrittenAgain). Parameters must have no gaps between their elements.
 class WeightsWatch {
  public:
   static constexpr int kNone = -1;
@@ -27,7 +28,7 @@ class WeightsWatch {
   // Takes the present weights for right.
   void Remember() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      seen_[i].writes = parameters_[i]._version();
+      seen_[i].writes = seen_[i].writes_before_backward = parameters_[i]._version();
       seen_[i].sample = SampleOf(parameters_[i]);
     }
   }
@@ -47,10 +48,24 @@ class WeightsWatch {
     });
   }
 
+  // Called before each backward. A parameter on a GPU that was written since Remember, before the
+  // last backward and again before this one, or kNone. An optimizer does so that the strategy does not know, also one
+  // that writes a weight more than once in a step, as AdamW does; an evaluation with averaged weights does not.
+  int FindWrittenAgain() {
+    const int found = Find([](const torch::Tensor& parameter, const Seen& seen) {
+      return !parameter.is_cpu() && seen.writes_before_backward > seen.writes &&
+             parameter._version() > seen.writes_before_backward;
+    });
+    if (found != kNone) return found;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) seen_[i].writes_before_backward = parameters_[i]._version();
+    return kNone;
+  }
+
  private:
   struct Seen {
     const void* place = nullptr;
-    std::int64_t writes = 0;
+    std::int64_t writes = 0;                  // at Remember
+    std::int64_t writes_before_backward = 0;  // at the last FindWrittenAgain, or at Remember
     std::uint64_t sample = 0;
   };
 
