@@ -18,8 +18,10 @@
 // t counts the steps of each parameter that have changed the parameter, as torch's Adam counts, and w is its t when the
 // warm-up ends: a parameter that is left untouched in a step (QAdam::Step) does not count that step.
 //
-// m and v are f32; every operation is rounded to f32 by itself, in the order written, and 16-bit weights once more. All
-// ranks end every step with equal bits.
+// m and v are f32; every operation is rounded to f32 by itself, in the order written, and 16-bit weights once more. The
+// momentum that travels has the type of the gradients: with 16-bit weights m_r and the average, which becomes m, are
+// rounded to 16 bits in every step after the warm-up, so with bf16 a share (1 - beta1) · (g - m) below 1/512 of m is
+// lost. All ranks end every step with equal bits.
 //
 // When the warm-up ends. freeze=steps: w = warmup_steps. freeze=variance: as soon as, from warmup_steps on, the norm
 // ‖v‖₁ (each v with its bias correction) has changed by less than a factor 0.96 within 1/(1 - beta2) steps, the largest

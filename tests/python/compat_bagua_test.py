@@ -67,6 +67,27 @@ def test_a_model_trains(name):
     run_ranks(2, trains, name)
 
 
+def resumes_on_rank_0(rank, name):
+    torch.manual_seed(1)
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.5)
+    if rank == 0:  # which has a checkpoint
+        model(torch.ones(2, 6)).sum().backward()
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.02
+    model.with_bagua([optimizer], ALGORITHMS[name]())
+    assert optimizer.param_groups[0]["lr"] == 0.02
+    assert optimizer.state[model[0].weight]["momentum_buffer"].abs().max() > 0
+    train_steps(rank, model, optimizer, steps=3)
+    return [parameter.tolist() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("name", ["gradient_allreduce", "bytegrad"])
+def test_optimizers_become_those_of_rank_0(name):
+    mine, others = run_ranks(2, resumes_on_rank_0, name)
+    assert mine == others
+
+
 def is_a_module(rank):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -20,6 +20,14 @@ def test_scatter():
     assert first["more"][0].shape == (3, 2) and second["more"][1][0].shape == (3,) and second["more"][1][1] == "text"
     assert isinstance(first["pair"], Pair) and len(first["pair"].inputs) == 3 and first["pair"].targets == 3
     assert len(_pieces.scatter(torch.ones(2), 4)) == 2, "no piece is empty"
+    assert len(_pieces.scatter(torch.ones(0), 4)) == 1
+    for rows in range(1, 13):
+        for devices in (1, 2, 3, 4, 6):
+            batch = torch.arange(rows)
+            pieces = _pieces.scatter(batch, devices)
+            assert [piece.tolist() for piece in pieces] == [chunk.tolist() for chunk in batch.chunk(devices)]
+    longer = _pieces.scatter((torch.ones(10), torch.ones(11)), 6)
+    assert [len(piece) for _, piece in longer] == [3, 2, 2, 2, 2]
     assert _pieces.scatter(("no tensor", 3), 4) == [("no tensor", 3)]
     assert len(_pieces.scatter((torch.tensor(1.0), torch.ones(4)), 2)) == 2, "a number is in every piece"
 

@@ -21,7 +21,10 @@ def _count(value: Any) -> int | None:
 
 def _piece(value: Any, index: int, pieces: int) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.tensor_split(pieces)[index] if value.dim() > 0 else value
+        if value.dim() == 0:
+            return value
+        chunks = value.chunk(pieces)  # may be fewer, where a tensor is longer than the others
+        return (chunks if len(chunks) == pieces else value.tensor_split(pieces))[index]
     if isinstance(value, Mapping):
         return type(value)({key: _piece(inner, index, pieces) for key, inner in value.items()})
     if isinstance(value, (list, tuple)):
@@ -32,10 +35,12 @@ def _piece(value: Any, index: int, pieces: int) -> Any:
 def scatter(value: Any, pieces: int) -> list[Any]:
     """Splits every tensor in ``value``, also inside lists, tuples and dicts, along its first dimension.
 
-    Returns ``pieces`` values, or fewer where a tensor is shorter than that. All other values are in each piece.
+    The pieces are those of torch's DataParallel (``torch.chunk``): equally long, but for the last one; of ten rows for
+    four they are three, three, three and one long. Returns ``pieces`` values, or fewer where a tensor is too short. All
+    other values are in each piece.
     """
     count = _count(value)
-    pieces = 1 if count is None else max(1, min(pieces, count))
+    pieces = 1 if not count else len(range(0, count, -(-count // pieces)))
     return [_piece(value, index, pieces) for index in range(pieces)]
 
 

@@ -200,7 +200,9 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
     Call it once, after the model was wrapped and before the first backward, on all ranks of the model's process group,
     which must run on the backend ``tutti``. DDP's buckets move to memory that the ranks of this machine map (see
     :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own, with one exception: gradients are
-    averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``.
+    averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``. With ``average=false``, where
+    they are added up instead, call ``zero_grad()`` before each backward that exchanges: DDP hands over what ``grad`` held
+    before as well, so that the next exchange adds up an earlier sum once more on every rank.
     Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
     :class:`DistributedDataParallel` of this module.
     """

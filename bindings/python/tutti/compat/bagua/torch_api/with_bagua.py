@@ -34,9 +34,10 @@ def with_bagua(
 ) -> torch.nn.Module:
     """Trains the module by ``algorithm`` on all ranks from now on, and returns the module itself. Collective.
 
-    Today: ``model = tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)``. Parameters and buffers
-    become those of rank 0, except those that the module says to ignore. ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has
-    no effect. A second call replaces the algorithm of the first. Errors are those of DistributedDataParallel.
+    Today: ``model = tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)``, and
+    ``model.broadcast_optimizer(optimizer)``. Parameters and buffers become those of rank 0, except those that the module
+    says to ignore; so do the states and options of optimizers, which a script may have loaded on rank 0 alone.
+    ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. A second call replaces the algorithm of the first. Errors are those of DistributedDataParallel.
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
@@ -47,6 +48,8 @@ def with_bagua(
             vars(self)[_KEPT_AS].wrapper._leave_optimizers()
         del vars(self)[_KEPT_AS]
     wrapper = tutti.torch.DistributedDataParallel(self, optimizers, algorithm.strategy, process_group)
+    for optimizer in wrapper._optimizers:
+        wrapper.broadcast_optimizer(optimizer)
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
     vars(self)[_KEPT_AS] = _Kept(wrapper)
     return self
