@@ -14,6 +14,7 @@ from lightning_model import Model, loader, model_for, pl, run_trainers, trainer,
 SAVERS = {
     "on_exception": lambda folder: pl.callbacks.OnExceptionCheckpoint(folder),
     "save_on_exception": lambda folder: pl.callbacks.ModelCheckpoint(folder, save_on_exception=True),
+    "save_last": lambda folder: pl.callbacks.ModelCheckpoint(folder, save_on_exception=True, save_last=True),
 }
 
 
@@ -28,7 +29,7 @@ class Fails(Model):
 
 
 def saves_on_exception(rank, strategy, saver, failing, folder):
-    model = Fails()
+    model = Fails(optimizer="qadam" if strategy == "qadam" else "sgd")
     model.failing = (failing,)
     fitted = trainer(strategy, max_epochs=9, enable_checkpointing=True, callbacks=[SAVERS[saver](folder)])
     with pytest.raises(ArithmeticError if rank == failing else dist.DistBackendError, match="a wrong sample"):
@@ -37,11 +38,13 @@ def saves_on_exception(rank, strategy, saver, failing, folder):
 
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("saver", SAVERS)
-@pytest.mark.parametrize("strategy", ["gradient_allreduce", "bytegrad", "decentralized"])
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "qadam", "ddp_sharded"])
 def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
     run_trainers(2, saves_on_exception, strategy, saver, failing, str(tmp_path))
-    saved = torch.load(next(tmp_path.glob("*.ckpt")), weights_only=False)
-    assert saved["global_step"] == 2 and "tutti" not in saved
+    for path in tmp_path.glob("*.ckpt"):
+        saved = torch.load(path, weights_only=False)
+        assert saved["global_step"] == 2 and "tutti" not in saved
+        assert ("optimizer_states" in saved) == (strategy != "ddp_sharded")
 
 
 def goes_on_after_an_exception_of_all(rank, strategy):

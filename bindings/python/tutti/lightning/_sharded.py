@@ -3,6 +3,7 @@
 import functools
 import inspect
 import operator
+import warnings
 import weakref
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
@@ -115,6 +116,15 @@ class DDPShardedStrategy(TuttiStrategy):
             _move_scheduler(scheduler, optimizer)
         self._moved = ()
         super().teardown()
+
+    def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+        return {} if self._is_alone else super().optimizer_state(optimizer)
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        if self._is_alone and checkpoint.pop("optimizer_states", None) is not None and self.is_global_zero:
+            warnings.warn("ddp_sharded: an exception has ended the training, so that rank 0 cannot ask the other ranks for "
+                          f"their parts of the optimizer's state: {filepath} has the weights alone", stacklevel=2)
+        super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer in self.optimizers:

@@ -300,9 +300,17 @@ class TuttiStrategy(Remade):
         self._act_on_signals()
         self.agree_on_weights()
 
+    # Callbacks may save a checkpoint after an exception, each rank by itself.
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
+        return decision if self._is_alone else super().reduce_boolean_decision(decision, all)
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        return obj if self._is_alone else super().broadcast(obj, src)
+
     def reduce(self, tensor: Any, group: dist.ProcessGroup | None = None, reduce_op: Any = "mean") -> Any:
         """Reduces ``tensor`` over the ranks of ``group``, in place, by ``reduce_op``: a ReduceOp, or its name."""
-        if not isinstance(tensor, torch.Tensor) or not dist.is_initialized():
+        if not isinstance(tensor, torch.Tensor) or not dist.is_initialized() or self._is_alone:
             return tensor
         op = reduce_op
         if isinstance(reduce_op, str):
