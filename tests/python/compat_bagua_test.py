@@ -120,9 +120,9 @@ def replaces_qadam(rank):
     optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)
     model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
     train_steps(rank, model, optimizer, steps=3)
-    before = optimizer.state_dict()["qadam"]
+    before = optimizer.state_dict()["state"][0]["qadam"]
     model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
-    assert optimizer.frozen and torch.equal(optimizer.state_dict()["qadam"], before)
+    assert optimizer.frozen and torch.equal(optimizer.state_dict()["state"][0]["qadam"], before)
     train_steps(rank, model, optimizer, steps=3)
     another = torch.optim.SGD(model.parameters(), 0.1)
     model.with_bagua([another], algorithms.gradient_allreduce.GradientAllReduceAlgorithm())

@@ -65,9 +65,9 @@ def train(rank, folder, strategy, first, last):
         set_weights(module, weights)
         if strategy.startswith("qadam"):
             state = (folder / f"optimizer.{rank}").read_bytes()
-            optimizer.load_state_dict({**optimizer.state_dict(), "qadam": states.to_tensor(state)})
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: {"qadam": states.to_tensor(state)}}})
         state = states.to_tensor((folder / f"strategy.{rank}").read_bytes())
-        model.load_state_dict({**model.state_dict(), "_extra_state": {"strategy": strategy, "state": state}})
+        model.load_state_dict({**model.state_dict(), "_extra_state": {"strategy": strategy, "state": {"of C++": state}}})
     batches = floats(folder / f"batches.{rank}").view(-1, SAMPLES, INPUTS + OUTPUTS)
     for step in range(first, last):
         optimizer.zero_grad()
@@ -76,10 +76,11 @@ def train(rank, folder, strategy, first, last):
         optimizer.step()
     if strategy.startswith("async"):
         model.flush()
-    (folder / f"python_strategy.{rank}").write_bytes(states.to_bytes(model.state_dict()["_extra_state"]["state"]))
+    (state,) = model.state_dict()["_extra_state"]["state"].values()
+    (folder / f"python_strategy.{rank}").write_bytes(states.to_bytes(state))
     write(folder / f"python_weights.{rank}", weights_of(module))
     if strategy.startswith("qadam"):
-        (folder / f"python_optimizer.{rank}").write_bytes(states.to_bytes(optimizer.state_dict()["qadam"]))
+        (folder / f"python_optimizer.{rank}").write_bytes(states.to_bytes(optimizer.state_dict()["state"][0]["qadam"]))
 
 
 def train_in_python(folder, strategy, first, last):

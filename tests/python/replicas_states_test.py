@@ -1,5 +1,6 @@
 """Checkpoints of tutti.torch.DistributedDataParallel, and what it refuses."""
 
+import copy
 import io
 import os
 
@@ -210,6 +211,26 @@ def test_the_optimizer_of_rank_0_for_all(strategy):
     run_ranks(2, broadcasts_optimizers, strategy)
 
 
+def trains_copies(rank):
+    torch.manual_seed(3)
+    module = net()
+    unused = copy.deepcopy((module, tutti.torch.QAdam(module.parameters(), 0.01)))
+    model = tutti.torch.DistributedDataParallel(*unused, "qadam:warmup_steps=2")
+    train(model, unused[1], rank, 3)
+    module, optimizer = copy.deepcopy((model.module, unused[1]))
+    with pytest.raises(ValueError, match="QAdam belongs to a model"):
+        optimizer.step()
+    other = tutti.torch.DistributedDataParallel(module, optimizer, "qadam:warmup_steps=2")
+    assert optimizer.frozen
+    train(model, unused[1], rank, 2, first=3)
+    train(other, optimizer, rank, 2, first=3)
+    assert torch.equal(weights_of(model), weights_of(other))
+
+
+def test_copies_of_qadam_have_its_state():
+    run_ranks(2, trains_copies)
+
+
 def loads_before_wrapping(rank):
     model, optimizer = wrap("qadam:warmup_steps=2")
     train(model, optimizer, rank, 3)
@@ -329,7 +350,7 @@ def wrong_qadams(rank):
         tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam([other[0].weight]), "qadam")
     with pytest.raises(ValueError, match="beta"):
         tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam(other.parameters(), betas=(0.9, 2)), "qadam")
-    with pytest.raises(ValueError, match="'qadam' is missing"):
+    with pytest.raises(ValueError, match="has no 'qadam' in its state"):
         optimizer.load_state_dict(torch.optim.Adam(module.parameters()).state_dict())
     model = tutti.torch.DistributedDataParallel(module, strategy="qadam:warmup_steps=1")
     with pytest.raises(ValueError, match="QAdam"):

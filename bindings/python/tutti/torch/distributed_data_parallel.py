@@ -46,7 +46,8 @@ def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
     """The state of the strategy in ``extra``, at ``place`` of an argument: in what get_extra_state() returned."""
-    state = extra.get("state") if isinstance(extra, Mapping) else None
+    by_rank = extra.get("state") if isinstance(extra, Mapping) else None
+    state = next(iter(by_rank.values())) if isinstance(by_rank, Mapping) and len(by_rank) == 1 else None
     if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
         raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
                          "tutti.torch.DistributedDataParallel returned")
@@ -209,6 +210,8 @@ class DistributedDataParallel(torch.nn.Module):
                 _check_scaler(known)
             if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return None
+            if optimizer_steps.only_makes_state(known):
+                return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
                 model._begin_update(closure is None, number)
@@ -224,6 +227,9 @@ class DistributedDataParallel(torch.nn.Module):
         def after(known: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
             model = this()
             if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
+                return
+            if optimizer_steps.only_makes_state(known):
+                model._replicas.cancel_update()  # the weights were written, and are what they were
                 return
             model._end_update()
 
@@ -369,7 +375,9 @@ class DistributedDataParallel(torch.nn.Module):
 
         The state is this rank's own: save it on each rank, between two steps.
         """
-        return {"strategy": self.strategy, "state": states.to_tensor(self._replicas.save_state())}
+        # Its name is that of the rank: torch.distributed.checkpoint keeps one of the values that ranks give one name.
+        name = f"rank {self.process_group.rank()} of {self.process_group.size()}"
+        return {"strategy": self.strategy, "state": {name: states.to_tensor(self._replicas.save_state())}}
 
     def set_extra_state(self, state: Any) -> None:
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""

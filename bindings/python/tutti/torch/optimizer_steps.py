@@ -20,3 +20,20 @@ def is_inside_another_step(optimizer: torch.optim.Optimizer) -> bool:
             steps += 1
         frame = frame.f_back
     return steps == 2
+
+
+def only_makes_state(optimizer: torch.optim.Optimizer) -> bool:
+    """For hooks of a step: whether the step is none of the training, and changes no weight.
+
+    torch.distributed.checkpoint makes such a step, with a learning rate and gradients of zero, where an optimizer has no
+    state yet.
+    """
+    maker = getattr(sys.modules.get("torch.distributed.checkpoint.state_dict"), "_init_optim_state", None)
+    if maker is None:
+        return False
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame is None or frame.f_code is maker.__code__:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code is maker.__code__ and frame.f_locals.get("optim") is optimizer

@@ -11,6 +11,11 @@ from tutti.torch import states
 _STATE = "qadam"
 
 
+def _first_of(state_dict: dict[str, Any]) -> Any:
+    """The key of the first parameter in the state of an optimizer."""
+    return next(key for group in state_dict["param_groups"] for key in group["params"])
+
+
 class QAdam(torch.optim.Optimizer):
     """Adam whose ranks exchange momentum in 8 bits per element, once its variance has settled.
 
@@ -27,6 +32,9 @@ class QAdam(torch.optim.Optimizer):
     ``step`` and ``state_dict`` raise ValueError until the model is wrapped again.
     """
 
+    # What the wrapper of the model owns; None before the model is wrapped, after `_leave`, and in a copy.
+    _replicas: weakref.ref[Any] | None = None
+    _kept: torch.Tensor | None = None  # the state while there is no wrapper, for the next one
     _how_to_use = 'pass it to tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first'
 
     def __init__(
@@ -43,9 +51,6 @@ class QAdam(torch.optim.Optimizer):
             unknown = sorted(set(group) - set(defaults) - {"params", "param_names", "initial_lr"})
             if unknown:
                 raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(defaults)}")
-        # What the wrapper of the model owns; None before the model is wrapped, and after `_leave`.
-        self._replicas: weakref.ref[Any] | None = None
-        self._kept: torch.Tensor | None = None  # the state while there is no wrapper, for the next one
 
     @property
     def frozen(self) -> bool:
@@ -63,23 +68,44 @@ class QAdam(torch.optim.Optimizer):
         replicas.step_qadam()
         return loss
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As that of every optimizer of torch; before the model is wrapped."""
+        super().add_param_group(param_group)
+        self._mark_states()
+
     def state_dict(self) -> dict[str, Any]:
-        """The state of all groups, m and v; equal on all ranks."""
+        """The state of all groups, and m and v of all parameters in that of the first; equal on all ranks."""
         state = self._kept if self._living() is None else None
         if state is None:
             state = states.to_tensor(self._attached().save_qadam())
-        return {**super().state_dict(), _STATE: state}
+        saved = super().state_dict()
+        return {**saved, "state": {**saved["state"], _first_of(saved): {_STATE: state}}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads what ``state_dict()`` returned, in a world of any size; before the model is wrapped, or after it."""
-        if _STATE not in state_dict:
-            raise ValueError(f"QAdam.load_state_dict: the key {_STATE!r} is missing; was another optimizer saved?")
+        state = state_dict.get("state", {}).get(_first_of(state_dict), {}).get(_STATE)
+        if state is None:
+            raise ValueError(f"QAdam.load_state_dict: the first parameter has no {_STATE!r} in its state; was another "
+                             "optimizer saved?")
         replicas = self._living()
         if replicas is None:
-            self._kept = state_dict[_STATE]
+            self._kept = state
         else:
-            replicas.load_qadam(states.to_bytes(state_dict[_STATE]))
-        super().load_state_dict({key: value for key, value in state_dict.items() if key != _STATE})
+            replicas.load_qadam(states.to_bytes(state))
+        super().load_state_dict({**state_dict, "state": {}})
+        self._mark_states()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies have, which belong to no model; m and v go with them."""
+        replicas = self._living()
+        kept = self._kept if replicas is None else states.to_tensor(replicas.save_qadam())
+        return {**super().__getstate__(), "_kept": kept}
+
+    def _mark_states(self) -> None:
+        """Gives each parameter a state, so that code which looks there knows its key, and that there is one."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter] = {_STATE: torch.empty(1, dtype=torch.uint8)}
 
     def _living(self) -> Any:
         """What the wrapper of the model owns; None while there is no wrapper."""
