@@ -23,7 +23,7 @@ def optimizer_for(strategy, module):
     return kind(module.parameters(), 0.1)
 
 
-def trains(strategy, makes):
+def trains(strategy, makes, backend="tutti"):
     modules = [new_module() for _ in range(2)]  # here, because ranks may be threads, which share the seed
 
     def on_a_rank(rank, gpu):
@@ -39,7 +39,7 @@ def trains(strategy, makes):
         assert module.weight.device == gpu
         return module.weight.detach().cpu()
 
-    return run_ranks(2, on_a_rank)
+    return run_ranks(2, on_a_rank, backend)
 
 
 def trains_alone(rank, gpu):
@@ -91,6 +91,12 @@ def test_ddp_with_an_algorithm(strategy):
     first, second = trains(strategy, register)
     assert torch.equal(first, second)
     torch.testing.assert_close(first, trained_alone(), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("makes", [wrap, register])
+def test_a_group_whose_cpu_has_another_backend(makes):
+    first, second = trains("bytegrad", makes, "cpu:gloo,cuda:tutti")
+    assert torch.equal(first, second) and not torch.equal(first, new_module().weight)
 
 
 def takes_the_state_of_rank_0(rank, gpu):

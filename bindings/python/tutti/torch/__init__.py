@@ -69,18 +69,22 @@ def register_backend() -> None:
 
 
 def _backend_of(group: dist.ProcessGroup, caller: str):
-    """The backend `tutti` of ``group``, also where TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend."""
+    """The backend `tutti` of ``group``, also where TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend.
+
+    That of the CPU where a group has several.
+    """
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError(f"tutti.torch.{caller}: " + (
             f"rank {dist.get_rank()} is no member of the process group" if dist.is_initialized() else
             'there is no process group: call torch.distributed.init_process_group("tutti") first'))
-    backend = group._get_backend(torch.device("cpu"))
-    backend = getattr(backend, "wrapped_pg", backend)
-    if not isinstance(backend, _core().ProcessGroupTutti):
-        raise ValueError(
-            f"tutti.torch.{caller}: the process group runs on {dist.get_backend(group)}; "
-            'make the group with init_process_group("tutti") or new_group(backend="tutti")')
-    return backend
+    for device in sorted(group._device_types, key=lambda device: device.type != "cpu"):
+        backend = group._get_backend(device)
+        backend = getattr(backend, "wrapped_pg", backend)
+        if isinstance(backend, _core().ProcessGroupTutti):
+            return backend
+    raise ValueError(
+        f"tutti.torch.{caller}: the process group runs on {dist.get_backend(group)}; "
+        'make the group with init_process_group("tutti") or new_group(backend="tutti")')
 
 
 def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:

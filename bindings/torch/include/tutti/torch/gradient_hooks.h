@@ -215,6 +215,12 @@ inline void GradientHooks::MoveIntoBucket(int i) {
     place_.ThrowIfError(absl::UnimplementedError(absl::StrCat(
         "parameter ", NameOf(i), ": sparse gradients, and backward() with create_graph, are not supported")));
   }
+  if (grad.scalar_type() != trained.gradient.scalar_type()) {
+    place_.ThrowIfError(absl::UnimplementedError(
+        absl::StrCat("parameter ", NameOf(i), " is ", c10::toString(trained.gradient.scalar_type()),
+                     " and its gradient is ", c10::toString(grad.scalar_type()),
+                     ", but gradients travel in the type of their parameter: leave grad_dtype as it is")));
+  }
   torch::NoGradGuard no_grad;
   trained.gradient.copy_(grad);
   grad = trained.gradient;
