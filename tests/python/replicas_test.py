@@ -88,20 +88,18 @@ def test_accumulation_exchanges_once_a_step(strategy):
     run_ranks(2, accumulates, strategy)
 
 
-def accumulates_in_a_wider_type(rank):
+def has_gradients_of_a_wider_type(rank):
     module = torch.nn.Linear(6, 3).bfloat16()
     for parameter in module.parameters():
         parameter.grad_dtype = torch.float32
     model, _ = wrap("bytegrad", module)
-    with model.no_sync():
-        model(torch.ones(2, 6).bfloat16()).sum().backward()
-    with pytest.raises(NotImplementedError, match="weight is BFloat16 and its gradient is Float, but|bias is BFloat16 and its"):
+    with pytest.raises(NotImplementedError, match="is BFloat16 and its gradient is Float, but gradients travel in"):
         model(torch.ones(2, 6).bfloat16()).sum().backward()
 
 
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="gradients have the type of their parameters")
 def test_gradients_of_another_type_are_refused():
-    run_ranks(2, accumulates_in_a_wider_type)
+    run_ranks(2, has_gradients_of_a_wider_type)
 
 
 def skips_together(rank, strategy):
