@@ -9,60 +9,19 @@
 #include <functional>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/float16.h"
 #include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/sync/qadam_reference.h"
+#include "tests/sync/qadam_training.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::HasSubstr;
 
-using Tensors = std::vector<std::vector<float>>;  // one per parameter
-// The gradient of a rank, step (from 1), parameter and element: a quarter of a small integer, so that sums are exact.
-using Gradients = std::function<float(Rank, int, int, std::int64_t)>;
-
-constexpr int kWarmUp = 20;
 constexpr int kSteps = 50;
-
-// Two buckets, large enough to shrink in any world: {c, b} and {a}.
-const std::vector<Parameter>& Model() {
-  static const std::vector<Parameter> model = {
-      {"a", DType::kF32, 700, "700"}, {"b", DType::kF32, 500, "500"}, {"c", DType::kF32, 300, "300"}};
-  return model;
-}
-constexpr int kGroupOf[] = {0, 1, 0};
-
-std::vector<QAdam::Group> TwoGroups() {
-  return {{.lr = 0.01, .weight_decay = 0.1}, {.lr = 0.02, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6}};
-}
-
-SynchronizerOptions Options(absl::string_view more = "", bool allow_unused = false) {
-  return {.strategy = absl::StrCat("qadam:warmup_steps=", kWarmUp, more),
-          .bucket_bytes = 4000,
-          .first_bucket_bytes = 3200,
-          .allow_unused = allow_unused};
-}
-
-Tensors InitialWeights() {
-  Tensors weights;
-  for (const Parameter& parameter : Model()) {
-    std::vector<float>& tensor = weights.emplace_back();
-    for (std::int64_t k = 0; k < parameter.count; ++k) tensor.push_back(0.1f * static_cast<float>((k * 7) % 11 - 5));
-  }
-  return weights;
-}
-
-float SomeGradient(Rank rank, int step, int parameter, std::int64_t k) {
-  auto hash = static_cast<std::uint32_t>(((step * 3 + parameter) * 1009 + k) * 8 + rank) * 2654435761u;
-  hash ^= hash >> 15;
-  hash *= 2246822519u;
-  return 0.25f * (static_cast<float>((hash >> 16) % 17) - 8.0f);
-}
 
 // The weights of all ranks after each step.
 std::vector<Tensors> ReferenceWeights(int ranks, bool error_feedback, const Gradients& gradient, int steps = kSteps) {
@@ -85,7 +44,8 @@ std::vector<Tensors> ReferenceWeights(int ranks, bool error_feedback, const Grad
       std::vector<std::vector<float>> gradients(ranks);
       for (Rank rank = 0; rank < ranks; ++rank) {
         for (int i : bucket) {
-          for (std::int64_t k = 0; k < Model()[i].count; ++k) gradients[rank].push_back(gradient(rank, step, i, k));
+          for (std::int64_t k = 0; k < QAdamModel()[i].count; ++k)
+            gradients[rank].push_back(gradient(rank, step, i, k));
         }
       }
       reference.Step(gradients);
@@ -98,55 +58,13 @@ std::vector<Tensors> ReferenceWeights(int ranks, bool error_feedback, const Grad
   return after;
 }
 
-// One rank with its model.
-class Trainer {
- public:
-  Trainer(Communicator& world, const SynchronizerOptions& options, std::vector<QAdam::Group> groups = TwoGroups(),
-          Tensors initial = InitialWeights())
-      : weights(std::move(initial)), rank_(world.rank()) {
-    absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(world, Model(), options);
-    EXPECT_TRUE(made.ok()) << made.status();
-    synchronizer = *std::move(made);
-    std::vector<QAdam::Weights> places;
-    for (std::size_t i = 0; i < weights.size(); ++i) places.push_back({weights[i].data(), kGroupOf[i]});
-    absl::StatusOr<std::unique_ptr<QAdam>> optimizer = QAdam::Create(*synchronizer, places, std::move(groups));
-    EXPECT_TRUE(optimizer.ok()) << optimizer.status();
-    qadam = *std::move(optimizer);
-  }
-
-  // `used`: the first so many parameters get a gradient.
-  absl::Status Backward(int step, const Gradients& gradient, int used = 3) {
-    if (absl::Status begun = synchronizer->BeginBackward(); !begun.ok()) return begun;
-    for (int i = used - 1; i >= 0; --i) {
-      auto* const view = static_cast<float*>(synchronizer->GradientView(i).get());
-      for (std::int64_t k = 0; k < Model()[i].count; ++k) view[k] += gradient(rank_, step, i, k);
-      synchronizer->MarkReady(i);
-    }
-    return synchronizer->FinishBackward();
-  }
-
-  absl::Status Step(int step, const Gradients& gradient, int used = 3) {
-    if (absl::Status done = Backward(step, gradient, used); !done.ok()) return done;
-    const absl::Status stepped = qadam->Step();
-    synchronizer->ZeroGradients();
-    return stepped;
-  }
-
-  Tensors weights;
-  std::unique_ptr<Synchronizer> synchronizer;
-  std::unique_ptr<QAdam> qadam;
-
- private:
-  const Rank rank_;
-};
-
 class QAdamInWorldOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(QAdamInWorldOf, EqualsTheReferenceBitForBit) {
   for (const bool error_feedback : {false, true}) {
     const std::vector<Tensors> expected = ReferenceWeights(GetParam(), error_feedback, SomeGradient);
     RunWorld(GetParam(), [&](Communicator& world) {
-      Trainer trainer(world, Options(error_feedback ? ",error_feedback=true" : ""));
+      QAdamTrainer trainer(world, QAdamOptions(error_feedback ? ",error_feedback=true" : ""));
       for (int step = 1; step <= kSteps; ++step) {
         ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
         ASSERT_EQ(trainer.qadam->frozen(), step >= kWarmUp);
@@ -168,7 +86,7 @@ TEST_P(QAdamInWorldOf, AccumulatesSmallBatchesThroughTheSwitch) {
   constexpr int kAround = kWarmUp + 3;
   const std::vector<Tensors> expected = ReferenceWeights(GetParam(), false, sum, kAround);
   RunWorld(GetParam(), [&](Communicator& world) {
-    Trainer trainer(world, Options());
+    QAdamTrainer trainer(world, QAdamOptions());
     for (int step = 1; step <= kAround; ++step) {
       trainer.synchronizer->set_synchronize(false);
       for (int batch = 0; batch + 1 < kSmall; ++batch) {
@@ -185,7 +103,7 @@ TEST_P(QAdamInWorldOf, AccumulatesSmallBatchesThroughTheSwitch) {
 TEST_P(QAdamInWorldOf, StepsThatAreLeftOutCountForNothing) {
   const std::vector<Tensors> expected = ReferenceWeights(GetParam(), false, SomeGradient, kWarmUp + 3);
   RunWorld(GetParam(), [&](Communicator& world) {
-    Trainer trainer(world, Options());
+    QAdamTrainer trainer(world, QAdamOptions());
     for (int step = 1; step <= kWarmUp + 3; ++step) {
       if (step % 4 == 0 || step > kWarmUp) {  // as a gradient scaler does after an overflow on one rank
         const Gradients overflow = [](Rank rank, int, int, std::int64_t) {
@@ -209,13 +127,13 @@ TEST_P(QAdamInWorldOf, AnInterruptedTrainingGoesOnBitForBit) {
       std::string optimizer;
       Tensors weights;
       {
-        Trainer before(world, Options(",error_feedback=true"));
+        QAdamTrainer before(world, QAdamOptions(",error_feedback=true"));
         for (int step = 1; step <= interrupted; ++step) ASSERT_EQ(before.Step(step, SomeGradient), absl::OkStatus());
         state = before.synchronizer->SaveState();
         optimizer = before.qadam->SaveState();
         weights = before.weights;
       }
-      Trainer after(world, Options(",error_feedback=true"), TwoGroups(), weights);
+      QAdamTrainer after(world, QAdamOptions(",error_feedback=true"), TwoGroups(), weights);
       ASSERT_EQ(after.synchronizer->LoadState({&state, 1}), absl::OkStatus());
       ASSERT_EQ(after.qadam->LoadState(optimizer), absl::OkStatus());
       EXPECT_EQ(after.qadam->SaveState(), optimizer);
@@ -229,39 +147,6 @@ TEST_P(QAdamInWorldOf, AnInterruptedTrainingGoesOnBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(All, QAdamInWorldOf, ::testing::ValuesIn(SweptWorlds({1, 2, 3, 4, 5, 8})));
 
-// The phases differ when one rank alone has loaded the state of an earlier training.
-TEST(QAdam, RanksInDifferentPhasesMeetAnErrorAndNoGarbage) {
-  std::string frozen;
-  RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options());
-    for (int step = 1; step <= kWarmUp; ++step) ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
-    if (world.rank() == 0) frozen = trainer.qadam->SaveState();
-  });
-  RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options());
-    if (world.rank() == 0) {
-      ASSERT_EQ(trainer.qadam->LoadState(frozen), absl::OkStatus());
-    }
-    const absl::Status status = trainer.Step(1, SomeGradient);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(" with another schedule, algorithm or round of it where rank "));
-    EXPECT_EQ(trainer.weights, InitialWeights());
-  });
-}
-
-TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
-  RunWorld(1, [&](Communicator& world) {
-    Trainer trainer(world, Options());
-    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
-    const Tensors before = trainer.weights;
-    ASSERT_EQ(trainer.synchronizer->BeginBackward(), absl::OkStatus());
-    world.Abort(absl::AbortedError("enough"));
-    EXPECT_EQ(trainer.qadam->Step().code(), absl::StatusCode::kAborted);
-    EXPECT_EQ(trainer.weights, before);
-  });
-}
-
 TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
   constexpr int kUsed = 2;  // in every third step only a and b have a gradient
   const auto used = [](int step) { return step % 3 == 0 ? kUsed : 3; };
@@ -269,7 +154,7 @@ TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
     return i < used(step) ? SomeGradient(rank, step, i, k) : 0.0f;
   });
   RunWorld(3, [&](Communicator& world) {
-    Trainer trainer(world, Options("", /*allow_unused=*/true));
+    QAdamTrainer trainer(world, QAdamOptions("", /*allow_unused=*/true));
     for (int step = 1; step <= kSteps; ++step) {
       ASSERT_EQ(trainer.Step(step, SomeGradient, used(step)), absl::OkStatus());
       ASSERT_EQ(trainer.weights, expected[step - 1]) << "step " << step;
@@ -286,7 +171,7 @@ TEST(QAdam, AParameterThatIsUsedLateBeginsAsAdamBegins) {
   const std::vector<Tensors> expected_late = ReferenceWeights(
       2, false, [](Rank rank, int step, int i, std::int64_t k) { return SomeGradient(rank, step + kFirst - 1, i, k); });
   RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options("", /*allow_unused=*/true));
+    QAdamTrainer trainer(world, QAdamOptions("", /*allow_unused=*/true));
     for (int step = 1; step <= kWarmUp; ++step) {
       ASSERT_EQ(trainer.Backward(step, SomeGradient, step < kFirst ? 2 : 3), absl::OkStatus());
       ASSERT_EQ(trainer.qadam->Step(step < kFirst ? without_c : all), absl::OkStatus());
@@ -306,7 +191,7 @@ TEST(QAdam, AParameterThatIsUsedSeldomMovesByTheLearningRate) {
   const std::vector<int> without_c = {2};
   RunWorld(2, [&](Communicator& world) {
     const QAdam::Group group{.lr = 0.01};
-    Trainer trainer(world, Options("", /*allow_unused=*/true), {group, group});
+    QAdamTrainer trainer(world, QAdamOptions("", /*allow_unused=*/true), {group, group});
     for (int step = 1; step <= kSteps; ++step) {
       const bool uses_c = step % 4 == 0;
       const float before = trainer.weights[2][0];
@@ -325,7 +210,7 @@ TEST(QAdam, AParameterThatIsUsedSeldomMovesByTheLearningRate) {
 
 TEST(QAdam, ElementsWithoutVarianceMoveNoFurtherThanTheFloorAllows) {
   RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options(), {{}, {}});
+    QAdamTrainer trainer(world, QAdamOptions(), {{}, {}});
     const auto gradient = [](Rank, int step, int i, std::int64_t k) {
       const bool dead = i == 1 || k % 10 == 0;  // all of b, a tenth of the others
       return dead && step <= kWarmUp ? 0.0f : 1.0f;
@@ -349,7 +234,7 @@ TEST(QAdam, ElementsWithoutVarianceMoveNoFurtherThanTheFloorAllows) {
 
 TEST(QAdam, TheWarmUpLastsUntilThereIsVariance) {
   RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options(), {{}, {}});
+    QAdamTrainer trainer(world, QAdamOptions(), {{}, {}});
     for (int step = 1; step <= kWarmUp + 5; ++step) {
       const float size = step <= kWarmUp + 3 ? 0 : 1;
       ASSERT_EQ(trainer.Step(step, [&](Rank, int, int, std::int64_t) { return size; }), absl::OkStatus());
@@ -388,7 +273,7 @@ TEST(QAdam, FreezesOnEveryRankInTheStepInWhichTheVarianceHasSettled) {
     const int expected = StepOfSettling(size, kWarmUp);
     EXPECT_GE(expected, kWarmUp);
     RunWorld(3, [&](Communicator& world) {
-      Trainer trainer(world, Options(",freeze=variance"), ShortMemory());
+      QAdamTrainer trainer(world, QAdamOptions(",freeze=variance"), ShortMemory());
       std::int64_t bytes_in_warmup = 0;
       for (int step = 1; step <= expected + 1; ++step) {
         const Gradients gradient = [&](Rank, int s, int, std::int64_t k) {
@@ -406,7 +291,7 @@ TEST(QAdam, FreezesOnEveryRankInTheStepInWhichTheVarianceHasSettled) {
 
 TEST(QAdam, ARankWhoseVarianceDiffersIsNamed) {
   RunWorld(3, [&](Communicator& world) {
-    Trainer trainer(world, Options(",freeze=variance"), ShortMemory());
+    QAdamTrainer trainer(world, QAdamOptions(",freeze=variance"), ShortMemory());
     for (int step = 1; step <= kWarmUp; ++step) {
       if (step == 12 && world.rank() == 1) {
         std::string state = trainer.qadam->SaveState();
@@ -463,7 +348,7 @@ TEST(QAdam, SixteenBitWeightsAreRoundedOncePerStep) {
 
 TEST(QAdam, NewOptionsCountFromTheNextBackwardOn) {
   RunWorld(2, [&](Communicator& world) {
-    Trainer trainer(world, Options());
+    QAdamTrainer trainer(world, QAdamOptions());
     ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
     const Tensors before = trainer.weights;
     for (int g : {0, 1}) {
@@ -476,111 +361,6 @@ TEST(QAdam, NewOptionsCountFromTheNextBackwardOn) {
     EXPECT_THAT(std::string(trainer.qadam->SetGroup(1, {.eps = -1}).message()),
                 AllOf(HasSubstr("groups[1].eps is -1"), HasSubstr("from 0 on")));
     EXPECT_THAT(std::string(trainer.qadam->SetGroup(2, {}).message()), HasSubstr("group 2"));
-  });
-}
-
-struct Mistake {
-  std::string name;
-  std::function<void(std::vector<QAdam::Weights>&, std::vector<QAdam::Group>&)> make;
-  std::string told;
-};
-
-class QAdamArguments : public ::testing::TestWithParam<Mistake> {};
-
-TEST_P(QAdamArguments, AreCheckedAndComparedOverTheRanks) {
-  for (const bool on_all_ranks : {true, false}) {
-    RunWorld(3, [&](Communicator& world) {
-      Tensors memory = InitialWeights();
-      std::vector<QAdam::Weights> weights;
-      for (int i = 0; i < 3; ++i) weights.push_back({memory[i].data(), kGroupOf[i]});
-      std::vector<QAdam::Group> groups = TwoGroups();
-      if (on_all_ranks || world.rank() == 1) GetParam().make(weights, groups);
-      auto synchronizer = Synchronizer::Create(world, Model(), Options());
-      ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
-      const absl::Status status = QAdam::Create(**synchronizer, weights, groups).status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().told));
-      EXPECT_THAT(std::string(status.message()), HasSubstr(on_all_ranks ? "" : "rank 1"));
-      EXPECT_EQ((*synchronizer)->momentum_source(), nullptr);
-    });
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, QAdamArguments,
-    ::testing::Values(
-        Mistake{"Lr", [](auto&, auto& groups) { groups[1].lr = -0.5; }, "groups[1].lr"},
-        Mistake{"Beta1", [](auto&, auto& groups) { groups[0].beta1 = 1; }, "groups[0].beta1"},
-        Mistake{"Beta2", [](auto&, auto& groups) { groups[0].beta2 = -0.1; }, "groups[0].beta2"},
-        Mistake{"Eps", [](auto&, auto& groups) { groups[1].eps = std::nan(""); }, "groups[1].eps"},
-        Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; }, "groups[1].weight_decay"},
-        Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
-        Mistake{"NoData", [](auto& weights, auto&) { weights[0].data = nullptr; }, "weights[0].data of a is null"},
-        Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
-    [](const ::testing::TestParamInfo<Mistake>& test) { return test.param.name; });
-
-TEST(QAdam, RefusesWhatMakesNoSense) {
-  RunWorld(1, [&](Communicator& world) {
-    Tensors memory = InitialWeights();
-    const std::vector<QAdam::Weights> weights = {{memory[0].data()}, {memory[1].data()}, {memory[2].data()}};
-    auto bytegrad = Synchronizer::Create(world, Model(), {.strategy = "bytegrad"});
-    ASSERT_TRUE(bytegrad.ok());
-    EXPECT_THAT(std::string(QAdam::Create(**bytegrad, weights, {{}}).status().message()),
-                HasSubstr("needs a synchronizer with the strategy qadam, but the synchronizer has bytegrad"));
-
-    auto synchronizer = Synchronizer::Create(world, Model(), Options());
-    ASSERT_TRUE(synchronizer.ok());
-    EXPECT_THAT(std::string((*synchronizer)->BeginBackward().message()), HasSubstr("create a QAdam"));
-    EXPECT_THAT(
-        std::string(QAdam::Create(**synchronizer, {{nullptr}, weights[1], weights[2]}, {{}}).status().message()),
-        HasSubstr("weights[0].data of a is null"));
-    {
-      auto qadam = QAdam::Create(**synchronizer, weights, {{}});
-      ASSERT_TRUE(qadam.ok()) << qadam.status();
-      EXPECT_THAT(std::string(QAdam::Create(**synchronizer, weights, {{}}).status().message()),
-                  HasSubstr("has a QAdam already"));
-      EXPECT_EQ((*qadam)->Step().code(), absl::StatusCode::kFailedPrecondition);
-    }
-    EXPECT_EQ((*synchronizer)->BeginBackward().code(), absl::StatusCode::kFailedPrecondition);
-
-    for (const char* strategy : {"qadam:warmup_steps=0", "qadam:freeze=never"}) {
-      EXPECT_EQ(Synchronizer::Create(world, Model(), {.strategy = strategy}).status().code(),
-                absl::StatusCode::kInvalidArgument);
-    }
-  });
-}
-
-TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
-  RunWorld(1, [&](Communicator& world) {
-    Trainer trainer(world, Options());
-    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
-    const std::string state = trainer.qadam->SaveState();
-    const auto error = [&](const std::string& wrong) {
-      const absl::Status status = trainer.qadam->LoadState(wrong);
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_EQ(trainer.qadam->SaveState(), state);
-      return std::string(status.message());
-    };
-    EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
-    EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
-    EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
-    // The fields `step`, `frozen` and, of the first parameter, `changes`.
-    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
-      std::string damaged = state;
-      damaged[field * sizeof(std::int64_t) + 7] = '\xff';
-      EXPECT_THAT(error(damaged), HasSubstr("damaged"));
-    }
-    for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
-      EXPECT_NE(error(state.substr(0, length)), "");
-    }
-    const std::vector<Parameter> other = {{"q", DType::kF32, 4, "4"}};
-    auto synchronizer = Synchronizer::Create(world, other, Options());
-    ASSERT_TRUE(synchronizer.ok());
-    float q[4] = {};
-    auto qadam = QAdam::Create(**synchronizer, {{q}}, {{}});
-    ASSERT_TRUE(qadam.ok());
-    EXPECT_THAT(std::string((*qadam)->LoadState(state).message()), HasSubstr("has 3 parameters, expected 1"));
-    EXPECT_THAT(error((*qadam)->SaveState()), HasSubstr("has 1 parameters, expected 3"));
   });
 }
 

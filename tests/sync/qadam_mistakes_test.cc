@@ -1,0 +1,158 @@
+// Mistakes in the use of QAdam, and what becomes of a step after an exchange that failed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tests/sync/qadam_training.h"
+#include "tutti/qadam.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The phases differ when one rank alone has loaded the state of an earlier training.
+TEST(QAdam, RanksInDifferentPhasesMeetAnErrorAndNoGarbage) {
+  std::string frozen;
+  RunWorld(2, [&](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    for (int step = 1; step <= kWarmUp; ++step) ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
+    if (world.rank() == 0) frozen = trainer.qadam->SaveState();
+  });
+  RunWorld(2, [&](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    if (world.rank() == 0) {
+      ASSERT_EQ(trainer.qadam->LoadState(frozen), absl::OkStatus());
+    }
+    const absl::Status status = trainer.Step(1, SomeGradient);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(" with another schedule, algorithm or round of it where rank "));
+    EXPECT_EQ(trainer.weights, InitialWeights());
+  });
+}
+
+TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
+  RunWorld(1, [&](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
+    const Tensors before = trainer.weights;
+    ASSERT_EQ(trainer.synchronizer->BeginBackward(), absl::OkStatus());
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_EQ(trainer.qadam->Step().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(trainer.weights, before);
+  });
+}
+
+struct Mistake {
+  std::string name;
+  std::function<void(std::vector<QAdam::Weights>&, std::vector<QAdam::Group>&)> make;
+  std::string told;
+};
+
+class QAdamArguments : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(QAdamArguments, AreCheckedAndComparedOverTheRanks) {
+  for (const bool on_all_ranks : {true, false}) {
+    RunWorld(3, [&](Communicator& world) {
+      Tensors memory = InitialWeights();
+      std::vector<QAdam::Weights> weights;
+      for (int i = 0; i < 3; ++i) weights.push_back({memory[i].data(), kGroupOf[i]});
+      std::vector<QAdam::Group> groups = TwoGroups();
+      if (on_all_ranks || world.rank() == 1) GetParam().make(weights, groups);
+      auto synchronizer = Synchronizer::Create(world, QAdamModel(), QAdamOptions());
+      ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+      const absl::Status status = QAdam::Create(**synchronizer, weights, groups).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().told));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(on_all_ranks ? "" : "rank 1"));
+      EXPECT_EQ((*synchronizer)->momentum_source(), nullptr);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, QAdamArguments,
+    ::testing::Values(
+        Mistake{"Lr", [](auto&, auto& groups) { groups[1].lr = -0.5; }, "groups[1].lr"},
+        Mistake{"Beta1", [](auto&, auto& groups) { groups[0].beta1 = 1; }, "groups[0].beta1"},
+        Mistake{"Beta2", [](auto&, auto& groups) { groups[0].beta2 = -0.1; }, "groups[0].beta2"},
+        Mistake{"Eps", [](auto&, auto& groups) { groups[1].eps = std::nan(""); }, "groups[1].eps"},
+        Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; }, "groups[1].weight_decay"},
+        Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
+        Mistake{"NoData", [](auto& weights, auto&) { weights[0].data = nullptr; }, "weights[0].data of a is null"},
+        Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
+    [](const ::testing::TestParamInfo<Mistake>& test) { return test.param.name; });
+
+TEST(QAdam, RefusesWhatMakesNoSense) {
+  RunWorld(1, [&](Communicator& world) {
+    Tensors memory = InitialWeights();
+    const std::vector<QAdam::Weights> weights = {{memory[0].data()}, {memory[1].data()}, {memory[2].data()}};
+    auto bytegrad = Synchronizer::Create(world, QAdamModel(), {.strategy = "bytegrad"});
+    ASSERT_TRUE(bytegrad.ok());
+    EXPECT_THAT(std::string(QAdam::Create(**bytegrad, weights, {{}}).status().message()),
+                HasSubstr("needs a synchronizer with the strategy qadam, but the synchronizer has bytegrad"));
+
+    auto synchronizer = Synchronizer::Create(world, QAdamModel(), QAdamOptions());
+    ASSERT_TRUE(synchronizer.ok());
+    EXPECT_THAT(std::string((*synchronizer)->BeginBackward().message()), HasSubstr("create a QAdam"));
+    EXPECT_THAT(
+        std::string(QAdam::Create(**synchronizer, {{nullptr}, weights[1], weights[2]}, {{}}).status().message()),
+        HasSubstr("weights[0].data of a is null"));
+    {
+      auto qadam = QAdam::Create(**synchronizer, weights, {{}});
+      ASSERT_TRUE(qadam.ok()) << qadam.status();
+      EXPECT_THAT(std::string(QAdam::Create(**synchronizer, weights, {{}}).status().message()),
+                  HasSubstr("has a QAdam already"));
+      EXPECT_EQ((*qadam)->Step().code(), absl::StatusCode::kFailedPrecondition);
+    }
+    EXPECT_EQ((*synchronizer)->BeginBackward().code(), absl::StatusCode::kFailedPrecondition);
+
+    for (const char* strategy : {"qadam:warmup_steps=0", "qadam:freeze=never"}) {
+      EXPECT_EQ(Synchronizer::Create(world, QAdamModel(), {.strategy = strategy}).status().code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  });
+}
+
+TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
+  RunWorld(1, [&](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
+    const std::string state = trainer.qadam->SaveState();
+    const auto error = [&](const std::string& wrong) {
+      const absl::Status status = trainer.qadam->LoadState(wrong);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(trainer.qadam->SaveState(), state);
+      return std::string(status.message());
+    };
+    EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
+    EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
+    EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
+    // The fields `step`, `frozen` and, of the first parameter, `changes`.
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
+      std::string damaged = state;
+      damaged[field * sizeof(std::int64_t) + 7] = '\xff';
+      EXPECT_THAT(error(damaged), HasSubstr("damaged"));
+    }
+    for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
+      EXPECT_NE(error(state.substr(0, length)), "");
+    }
+    const std::vector<Parameter> other = {{"q", DType::kF32, 4, "4"}};
+    auto synchronizer = Synchronizer::Create(world, other, QAdamOptions());
+    ASSERT_TRUE(synchronizer.ok());
+    float q[4] = {};
+    auto qadam = QAdam::Create(**synchronizer, {{q}}, {{}});
+    ASSERT_TRUE(qadam.ok());
+    EXPECT_THAT(std::string((*qadam)->LoadState(state).message()), HasSubstr("has 3 parameters, expected 1"));
+    EXPECT_THAT(error((*qadam)->SaveState()), HasSubstr("has 1 parameters, expected 3"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
