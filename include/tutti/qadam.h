@@ -89,8 +89,9 @@ class QAdam final : public MomentumSource {
   QAdam(const QAdam&) = delete;
   QAdam& operator=(const QAdam&) = delete;
 
-  // Changes the weights by the result of the last finished backward. FailedPrecondition when no backward that
-  // synchronizes was begun since the last step. Allocates nothing. With freeze=variance, Step is collective in the
+  // Changes the weights by the result of the last backward. FailedPrecondition when no backward that synchronizes has
+  // ended since the last step, or another one was begun after it and has not ended (it may have been given up): nothing
+  // is changed then. Allocates nothing. With freeze=variance, Step is collective in the
   // steps that look at the norm. `untouched`, ascending, lists parameters that keep their weights, m and v, as torch
   // keeps those without a gradient; equal on all ranks (Synchronizer::used tells which parameters no rank has used).
   absl::Status Step(absl::Span<const int> untouched = {});
@@ -156,7 +157,10 @@ class QAdam final : public MomentumSource {
   bool frozen_ = false;
   double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it
 
-  bool stepping_ = false;  // a backward that synchronizes was begun since the last step
+  // The step counter of the synchronizer after the end of the last backward that synchronizes and has begun since the
+  // last step; it stays behind where that backward has not ended, or was given up.
+  static constexpr std::int64_t kNoStep = -1;
+  std::int64_t step_of_end_ = kNoStep;
 };
 
 }  // namespace tutti

@@ -196,7 +196,7 @@ absl::Status QAdam::SetGroup(int g, const Group& group) {
 }
 
 absl::StatusOr<int> QAdam::BeginBackward() {
-  stepping_ = true;
+  step_of_end_ = synchronizer_.step() + 1;
   return frozen_ ? kQAdamCompressed : kQAdamWarmUp;
 }
 
@@ -208,12 +208,13 @@ void QAdam::ReplaceGradient(int i, void* stream) {
 }
 
 absl::Status QAdam::Step(absl::Span<const int> untouched) {
-  if (!stepping_) {
-    return absl::FailedPreconditionError(
-        "QAdam::Step was called, but no backward that synchronizes has ended since the last step");
-  }
   if (absl::Status exchanged = synchronizer_.BeforeStep(); !exchanged.ok()) return exchanged;
-  stepping_ = false;
+  if (synchronizer_.step() != step_of_end_) {
+    return absl::FailedPreconditionError(
+        "QAdam::Step was called, but no backward that synchronizes has ended since the last step, or a later one has "
+        "not ended");
+  }
+  step_of_end_ = kNoStep;
   ++step_;
   for (int i = 0; i < static_cast<int>(weights_.size()); ++i) {
     if (!std::binary_search(untouched.begin(), untouched.end(), i)) UpdateWeights(i);
@@ -387,7 +388,7 @@ absl::Status QAdam::LoadState(const std::string& state) {
   changes_ = std::move(changes);
   frozen_ = frozen != 0;
   last_norm_ = last_norm;
-  stepping_ = false;
+  step_of_end_ = kNoStep;
   return absl::OkStatus();
 }
 

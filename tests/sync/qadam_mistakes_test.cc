@@ -49,6 +49,37 @@ TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
   });
 }
 
+// A step would use gradients of this rank alone, of which some are old.
+TEST(QAdam, AStepAfterABackwardThatHasNotEndedIsAnError) {
+  RunWorld(2, [](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    for (const bool frozen : {false, true}) {
+      int step = static_cast<int>(trainer.qadam->step());
+      while (trainer.qadam->frozen() != frozen) ASSERT_EQ(trainer.Step(++step, SomeGradient), absl::OkStatus());
+      const Tensors before = trainer.weights;
+      const auto expect_refused = [&] {
+        const absl::Status refused = trainer.qadam->Step();
+        EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+        EXPECT_THAT(std::string(refused.message()), HasSubstr("no backward that synchronizes has ended"));
+        EXPECT_EQ(trainer.weights, before);
+      };
+      for (const bool after_another : {false, true}) {  // whose step is left out
+        if (after_another) {
+          ASSERT_EQ(trainer.Backward(step + 1, SomeGradient), absl::OkStatus());
+        }
+        ASSERT_EQ(trainer.synchronizer->BeginBackward(), absl::OkStatus());
+        for (const int i : {2, 1}) trainer.synchronizer->MarkReady(i);  // one bucket of two leaves
+        expect_refused();
+        ASSERT_EQ(trainer.synchronizer->CancelBackward(), absl::OkStatus());
+        expect_refused();
+        trainer.synchronizer->ZeroGradients();
+      }
+      ASSERT_EQ(trainer.Step(++step, SomeGradient), absl::OkStatus());
+      EXPECT_NE(trainer.weights, before);
+    }
+  });
+}
+
 struct Mistake {
   std::string name;
   std::function<void(std::vector<QAdam::Weights>&, std::vector<QAdam::Group>&)> make;
