@@ -257,11 +257,12 @@ class Synchronizer {
   absl::Status Agree(const AgreementFields& fields, const absl::Status& mistake = absl::OkStatus());
 
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
-  // sizes on all ranks, else InvalidArgument names the rank and the range.
+  // sizes on all ranks, else InvalidArgument, on every rank, names the rank and the range, as it does for a range
+  // without memory or with less than 0 bytes: nothing is read or written then.
   absl::Status BroadcastState(absl::Span<const StateMemory> memory);
   // OK when `memory` holds the same bytes on all ranks; DataLoss names a rank and a range that differ.
   // FailedPrecondition in place of DataLoss when the strategy exchanges weights and no Flush came after the last step:
-  // replicas then differ by design. Collective.
+  // replicas then differ by design. InvalidArgument: see BroadcastState. Collective.
   absl::Status CheckState(absl::Span<const StateMemory> memory);
 
   SyncStatistics TakeStatistics();

@@ -12,10 +12,34 @@
 namespace tutti {
 namespace {
 
+std::string NameOf(absl::Span<const StateMemory> memory, std::size_t i) {
+  return memory[i].name.empty() ? absl::StrCat("range ", i) : memory[i].name;
+}
+
+// The first mistake of this rank in `memory`, which nobody may read or write then. The text does not name the rank:
+// Agree does, unless all ranks have made the same mistake.
+absl::Status CheckRanges(const BucketMemory& where, absl::Span<const StateMemory> memory) {
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const StateMemory& range = memory[i];
+    if (range.bytes < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bytes of ", NameOf(memory, i), " is ", range.bytes, ", must be at least 0"));
+    }
+    if (range.data == nullptr && range.bytes > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data of ", NameOf(memory, i), " is null, must be memory of ", range.bytes, " bytes"));
+    }
+    if (where.on_device()) continue;  // such memory also stands for ranges of the host
+    if (absl::Status is_here = where.Check(range.data); !is_here.ok()) {
+      return absl::Status(is_here.code(), absl::StrCat(NameOf(memory, i), ": ", is_here.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The hash of the bytes, wherever they lie.
 absl::StatusOr<std::uint64_t> HashOf(BucketMemory& where, const StateMemory& memory) {
   const auto bytes = static_cast<std::size_t>(memory.bytes);
-  if (absl::Status is_here = where.Check(memory.data); !is_here.ok() && !where.on_device()) return is_here;
   if (!where.on_device()) return Hash({static_cast<const char*>(memory.data), bytes});
   std::string copy(bytes, '\0');
   if (absl::Status copied = where.Transfer(copy.data(), memory.data, memory.bytes); !copied.ok()) return copied;
@@ -27,8 +51,7 @@ absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMem
                            const absl::Status& mistake, const CallOptions& call, ValueOf value) {
   AgreementFields fields = {{"ranges", absl::StrCat(memory.size())}};
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    const std::string name = memory[i].name.empty() ? absl::StrCat("range ", i) : memory[i].name;
-    fields.emplace_back(absl::StrCat(field, " of ", name), value(i));
+    fields.emplace_back(absl::StrCat(field, " of ", NameOf(memory, i)), value(i));
   }
   return Agree(communicator, "state", std::move(fields), mistake, call);
 }
@@ -37,7 +60,8 @@ absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMem
 
 absl::Status BroadcastState(Communicator& communicator, BucketMemory& where, absl::Span<const StateMemory> memory,
                             const CallOptions& call) {
-  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", absl::OkStatus(), call,
+  // A rank with a mistake takes part in the agreement, because its peers would wait for it in a broadcast.
+  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", CheckRanges(where, memory), call,
                                      [&](std::size_t i) { return absl::StrCat(memory[i].bytes); });
   if (!sizes.ok()) return sizes;
   CallOptions driven = call;
@@ -52,10 +76,10 @@ absl::Status BroadcastState(Communicator& communicator, BucketMemory& where, abs
 
 absl::Status CheckState(Communicator& communicator, BucketMemory& where, absl::Span<const StateMemory> memory,
                         const CallOptions& call) {
-  absl::Status mistake;
+  absl::Status mistake = CheckRanges(where, memory);
   std::vector<std::uint64_t> hashes;
-  for (const StateMemory& range : memory) {
-    const absl::StatusOr<std::uint64_t> hash = HashOf(where, range);
+  for (std::size_t i = 0; i < memory.size() && mistake.ok(); ++i) {
+    const absl::StatusOr<std::uint64_t> hash = HashOf(where, memory[i]);
     mistake.Update(hash.status());
     hashes.push_back(hash.value_or(0));
   }

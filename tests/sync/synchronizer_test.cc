@@ -380,5 +380,28 @@ TEST(Synchronizer, BroadcastsStateAndChecksIt) {
   });
 }
 
+TEST(Synchronizer, RefusesStateWithoutMemoryOnEveryRank) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
+    ASSERT_NE(synchronizer, nullptr);
+    std::vector<float> weights(1024);
+    const StateMemory right = {weights.data(), 4096, "w"};
+    const std::pair<StateMemory, const char*> mistakes[] = {
+        {{nullptr, 4096, "w"}, "data of w is null, must be memory of 4096 bytes"},
+        {{weights.data(), -1, "w"}, "bytes of w is -1, must be at least 0"}};
+    for (const auto& [wrong, told] : mistakes) {
+      for (const bool on_all_ranks : {true, false}) {
+        const StateMemory memory[] = {on_all_ranks || world.rank() == 1 ? wrong : right};
+        for (const absl::Status& refused : {synchronizer->BroadcastState(memory), synchronizer->CheckState(memory)}) {
+          EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+          EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(told), HasSubstr(on_all_ranks ? "" : "rank 1")));
+        }
+      }
+    }
+    EXPECT_EQ(world.status(), absl::OkStatus());
+    EXPECT_EQ(synchronizer->BroadcastState({right}), absl::OkStatus());
+  });
+}
+
 }  // namespace
 }  // namespace tutti
