@@ -59,9 +59,9 @@ class Exchange {
   // The buckets of BucketsToSave, to be filled with loaded states: how the last exchange has ended does not matter
   // then. A round that has begun in the background is dropped, because its snapshot holds the old weights.
   virtual absl::Span<ExchangeBucket> BucketsToLoad() = 0;
-  // Called after the states of the buckets and the step of the context were loaded. `same_world`: replicas were loaded
-  // too.
-  virtual void EndLoad(bool /*same_world*/) {}
+  // Called after the states of the buckets and the step of the context were loaded. `same_world`, equal on all ranks:
+  // replicas were loaded too. Collective.
+  virtual absl::Status EndLoad(bool /*same_world*/) { return absl::OkStatus(); }
 
   // The options of a call that is made now for `purpose`; its input is what is on the stream of the memory now.
   CallOptions Call(Purpose purpose, const CallOptions& options = {}) const {

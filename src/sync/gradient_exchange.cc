@@ -246,7 +246,10 @@ absl::Span<ExchangeBucket> GradientExchange::BucketsToLoad() {
   return absl::MakeSpan(buckets_);
 }
 
-void GradientExchange::EndLoad(bool /*same_world*/) { exchanged_ = false; }
+absl::Status GradientExchange::EndLoad(bool /*same_world*/) {
+  exchanged_ = false;
+  return absl::OkStatus();
+}
 
 // Starts the agreement on used parameters after the last bucket; it travels while the buckets do.
 Work GradientExchange::AgreeOnUsed(absl::Span<const int> missing) {

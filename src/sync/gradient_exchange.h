@@ -41,7 +41,7 @@ class GradientExchange : public Exchange {
   absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   absl::Span<ExchangeBucket> BucketsToLoad() override;
-  void EndLoad(bool same_world) override;
+  absl::Status EndLoad(bool same_world) override;
 
   // Begins a backward. `synchronize`: false when gradients are only accumulated. `momentum`: the source of what is
   // exchanged in place of gradients, which also chooses the round; null: gradients are exchanged, which have one round.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tutti/agreement.h"
 
 namespace tutti {
@@ -27,7 +28,9 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
   const auto agree = [this](const absl::StatusOr<CheckpointOwner>& saved) {
     AgreementFields fields;
     if (saved.ok()) {
+      // Whether that is the same world decides what ranks do together afterwards.
       fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
+      fields.emplace_back("participants of the states", absl::StrJoin(saved->participants, " "));
       fields.emplace_back("loss scale of the states", absl::StrCat(saved->loss_scale));
       if (!Owner().steps_alone) fields.emplace_back("step of the states", absl::StrCat(saved->step));
     }
@@ -39,8 +42,7 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
   context.step = saved->step;
   context.round = static_cast<std::uint64_t>(saved->step) + 1;
   context.loss_scale = saved->loss_scale;
-  exchange->EndLoad(SameWorld(*saved, Owner()));
-  return absl::OkStatus();
+  return exchange->EndLoad(SameWorld(*saved, Owner()));
 }
 
 absl::StatusOr<bool> Synchronizer::Impl::AgreeOnOverflow(bool mine) {

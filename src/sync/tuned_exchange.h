@@ -42,7 +42,7 @@ class TunedExchange final : public Exchange {
   absl::Status Restart() override { return exchange_->Restart(); }
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return exchange_->BucketsToSave(); }
   absl::Span<ExchangeBucket> BucketsToLoad() override { return exchange_->BucketsToLoad(); }
-  void EndLoad(bool same_world) override { exchange_->EndLoad(same_world); }
+  absl::Status EndLoad(bool same_world) override { return exchange_->EndLoad(same_world); }
 
  private:
   TunedExchange(SyncContext& context, std::unique_ptr<GradientExchange> exchange, const TuningSpace& space,

@@ -72,10 +72,13 @@ absl::Span<ExchangeBucket> WeightExchange::BucketsToLoad() {
   return absl::MakeSpan(weights_->buckets());
 }
 
-void WeightExchange::EndLoad(bool same_world) {
+absl::Status WeightExchange::EndLoad(bool same_world) {
   ForgetBegun();
-  // Replicas of another world start anew from the weights.
   replicas_are_set_ = same_world;
+  if (same_world || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) return absl::OkStatus();
+  // Replicas of another world start anew from the weights: a replica of a neighbour is that neighbour's only where all
+  // weights are equal. Where ranks of nodes follow a leader they have no replica, but weights.
+  return weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
 }
 
 absl::Status WeightExchange::Launch() {

@@ -24,7 +24,7 @@ class WeightExchange final : public Exchange {
   absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   absl::Span<ExchangeBucket> BucketsToLoad() override;
-  void EndLoad(bool same_world) override;
+  absl::Status EndLoad(bool same_world) override;
 
  private:
   WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights);

@@ -268,17 +268,46 @@ TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
   }
 }
 
-// Among other nodes neighbours are other ranks, although states have equal names and sizes.
-TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
-  Training training = RandomTraining("low_precision_decentralized", 4, 3);
-  const Stop stop = TrainAndStop(training, 3);
-  training.world.ranks_per_node = 2;
-  RunReplicas(training, [&](Communicator& world, Replica& replica) {
-    const absl::Status refused = replica.synchronizer().LoadState({stop.states[world.rank()]});
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("with the same nodes"));
-    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // the replicas of the synchronizer begin anew
-  });
+// Among other nodes neighbours are other ranks, although states have equal names and sizes. Ranks that go on with the
+// weights of a checkpoint before a Flush, which differ, get their average, from which replicas begin anew.
+TEST(ReplicasOfNeighbours, BeginAnewFromTheAverageAmongOtherNodes) {
+  for (const int ranks_per_node : {1, 2}) {  // leaders, which alone have replicas, are all ranks, or 0 and 2
+    Training training = RandomTraining("low_precision_decentralized", 4, 6);
+    training.world.ranks_per_node = 3 - ranks_per_node;
+    const Stop stop = TrainAndStop(training, 3);
+    ASSERT_NE(stop.weights[0], stop.weights[2]);
+    training.world.ranks_per_node = ranks_per_node;
+    Stop later;
+    std::vector<std::string> states(4);
+    Ranks averages(4);
+    Ranks weights(4);
+    RunReplicas(training, [&](Communicator& world, Replica& replica) {
+      const Rank rank = world.rank();
+      replica.weights() = stop.weights[rank];
+      const absl::Status refused = replica.synchronizer().LoadState({stop.states[rank]});
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("with the same nodes"));
+      ASSERT_EQ(replica.weights(), stop.weights[rank]);
+      ASSERT_EQ(replica.synchronizer().LoadState(stop.states), absl::OkStatus());
+      averages[rank] = replica.weights();
+      for (int step = 3; step < 6; ++step) {
+        ASSERT_EQ(replica.Step(training.gradients[step][rank], training.lr), absl::OkStatus());
+      }
+      states[rank] = replica.synchronizer().SaveState();
+      weights[rank] = replica.weights();
+    });
+    for (std::size_t i = 0; i < averages[0].size(); ++i) {
+      double sum = 0;
+      for (const Floats& of_rank : stop.weights) sum += of_rank[i];
+      ASSERT_NEAR(averages[0][i], sum / 4, 1e-6);
+    }
+    for (const Floats& of_rank : averages) ASSERT_EQ(of_rank, averages[0]);
+    for (Rank rank = 0; rank < 4; rank += ranks_per_node) {
+      later.states.push_back(states[rank]);
+      later.weights.push_back(weights[rank]);
+    }
+    ExpectReplicasAgree(later.states, later.weights);
+  }
 }
 
 TEST(ReplicasOfNeighbours, BeginAnewInAWorldOfAnotherSize) {
