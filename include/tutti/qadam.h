@@ -73,7 +73,7 @@ class QAdam final : public MomentumSource {
   };
 
   // The weights of one parameter, as many as it has elements, without gaps, in the memory of the synchronizer
-  // (SynchronizerOptions::memory).
+  // (SynchronizerOptions::memory). Weights of two parameters have no byte in common.
   struct Weights {
     void* data = nullptr;
     int group = 0;

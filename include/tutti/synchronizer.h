@@ -26,8 +26,8 @@ struct Parameter {
   std::int64_t count = 0;  // elements
   std::string shape;       // "64x3x3x3", or anything else that must be equal on all ranks
   // The tensor itself, `count` elements without gaps. Only strategies that exchange weights need the pointer, and touch
-  // the tensor only in BeginForward, BeforeStep, AfterStep and Flush. Memory of SynchronizerOptions::memory; must
-  // outlive the synchronizer.
+  // the tensor only in BeginForward, BeforeStep, AfterStep, Flush and LoadState. Memory of SynchronizerOptions::memory;
+  // must outlive the synchronizer. Tensors of two parameters have no byte in common: tied weights are one parameter.
   void* weights = nullptr;
 };
 

@@ -15,6 +15,7 @@
 #include "kernels/adam.h"
 #include "sync/bucket_memory.h"
 #include "sync/byte_stream.h"
+#include "sync/overlap.h"
 #include "sync/synchronizer_impl.h"
 #include "tutti/algorithm.h"
 
@@ -66,6 +67,7 @@ absl::Status CheckArguments(const std::vector<Parameter>& parameters, const std:
     return absl::InvalidArgumentError(absl::StrCat(
         "weights has ", weights.size(), " entries, must have one for each of ", parameters.size(), " parameters"));
   }
+  std::vector<StateMemory> ranges;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].group < 0 || weights[i].group >= static_cast<int>(groups.size())) {
       return absl::InvalidArgumentError(absl::StrCat("weights[", i, "].group of ", parameters[i].name, " is ",
@@ -75,8 +77,9 @@ absl::Status CheckArguments(const std::vector<Parameter>& parameters, const std:
     if (weights[i].data == nullptr && parameters[i].count > 0) {
       return absl::InvalidArgumentError(absl::StrCat("weights[", i, "].data of ", parameters[i].name, " is null"));
     }
+    ranges.push_back({weights[i].data, parameters[i].count * SizeOf(parameters[i].dtype), parameters[i].name});
   }
-  return absl::OkStatus();
+  return CheckDisjoint(std::move(ranges));
 }
 
 // What ranks must agree on; parameters and strategy are agreed on when the synchronizer is created.

@@ -10,6 +10,7 @@
 #include "plan/limits.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"
+#include "sync/overlap.h"
 #include "sync/state.h"
 #include "sync/synchronizer_impl.h"
 #include "tutti/algorithm.h"
@@ -43,7 +44,9 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
 absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> parameters, const BucketMemory& memory,
                         absl::Duration timeout) {
   if (!ExchangesWeights(*strategy.algorithm)) return absl::OkStatus();
+  std::vector<StateMemory> weights;
   for (const Parameter& parameter : parameters) {
+    weights.push_back({parameter.weights, parameter.count * SizeOf(parameter.dtype), parameter.name});
     if (absl::Status is_here = memory.Check(parameter.weights); !is_here.ok()) {
       return absl::Status(is_here.code(), absl::StrCat("weights of parameter ", parameter.name, ": ", is_here.message(),
                                                        " (SynchronizerOptions::memory)"));
@@ -53,6 +56,7 @@ absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> pa
         absl::StrCat("parameter ", parameter.name, " has no weights, or gaps between its weights; ",
                      strategy.algorithm->name, " exchanges weights and needs those of a parameter in one piece"));
   }
+  if (absl::Status disjoint = CheckDisjoint(std::move(weights)); !disjoint.ok()) return disjoint;
   if (strategy.algorithm->phase != Phase::kBackground) return absl::OkStatus();
   const BackgroundRounds rounds = strategy.algorithm->background(strategy);
   if (rounds.interval < timeout) return absl::OkStatus();
@@ -80,9 +84,7 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   mistake.Update(strategy.status());
   absl::StatusOr<std::unique_ptr<BucketMemory>> memory = BucketMemory::Create(communicator, options.memory);
   mistake.Update(memory.status());
-  if (strategy.ok() && memory.ok()) {
-    mistake.Update(CheckNeeds(*strategy, parameters, **memory, communicator.timeout()));
-  }
+  if (mistake.ok()) mistake = CheckNeeds(*strategy, parameters, **memory, communicator.timeout());
   // A rank with a mistake takes part in the agreement, because its peers would wait for it.
   const std::string agreed_strategy = strategy.ok() ? strategy->ToString() : options.strategy;
   if (absl::Status status = AgreeOnParameters(communicator, parameters, options, agreed_strategy, mistake);

@@ -117,6 +117,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; }, "groups[1].weight_decay"},
         Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
         Mistake{"NoData", [](auto& weights, auto&) { weights[0].data = nullptr; }, "weights[0].data of a is null"},
+        Mistake{"Shared", [](auto& weights, auto&) { weights[1].data = weights[0].data; },
+                "parameters a and b have weights in common"},
+        Mistake{"Overlap", [](auto& weights, auto&) { weights[2].data = static_cast<float*>(weights[0].data) + 699; },
+                "parameters a and c have weights in common"},
         Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
     [](const ::testing::TestParamInfo<Mistake>& test) { return test.param.name; });
 

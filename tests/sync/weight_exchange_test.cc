@@ -172,6 +172,33 @@ TEST(WeightExchange, NamesAParameterWithoutWeights) {
   });
 }
 
+// An average would be applied twice to weights that two parameters share.
+TEST(WeightExchange, RefusesWeightsThatTwoParametersShare) {
+  for (const char* strategy : {"decentralized", "low_precision_decentralized", "async"}) {
+    RunWorld(2, [&](Communicator& world) {
+      std::vector<float> memory(10);
+      const auto make = [&](std::ptrdiff_t first_of_head, const std::string& with) {
+        return Synchronizer::Create(
+                   world,
+                   {{.name = "embedding", .count = 4, .shape = "4", .weights = memory.data()},
+                    {.name = "empty", .count = 0, .shape = "0", .weights = memory.data()},
+                    {.name = "head", .count = 4, .shape = "4", .weights = memory.data() + first_of_head}},
+                   {.strategy = with})
+            .status();
+      };
+      for (const std::ptrdiff_t shared : {0, 3}) {
+        const absl::Status refused = make(shared, strategy);
+        EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+        EXPECT_NE(refused.message().find("parameters embedding and head have weights in common"),
+                  absl::string_view::npos)
+            << refused;
+        EXPECT_EQ(make(shared, "gradient_allreduce"), absl::OkStatus());  // which does not look at weights
+      }
+      EXPECT_EQ(make(4, strategy), absl::OkStatus());
+    });
+  }
+}
+
 // If the others were not told, they would wait for this rank in the first exchange.
 TEST(WeightExchange, AMistakeOfOneRankIsToldToAll) {
   RunWorld(3, [](Communicator& world) {
