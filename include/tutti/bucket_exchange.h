@@ -77,9 +77,10 @@ class BucketExchange {
   // other buckets leave them, and those buckets must be set before they are exchanged again. Collective; takes the
   // memory and makes the plans that exchanges then use, and is for set-up only. InvalidArgument, on every rank, names
   // what is wrong, or the rank and field that differ (a key that comes twice, a parameter with another count than
-  // before); FailedPrecondition names a bucket that is still under way; Unimplemented says what the strategy cannot do:
-  // nothing is changed then. ResourceExhausted, on every rank, when one rank has no memory: the bucket must then be set
-  // again, as must those whose parameters it was to take, and no residual is lost.
+  // before); FailedPrecondition names a bucket that is still under way on all ranks (InvalidArgument the rank, where it
+  // is on some); Unimplemented says what the strategy cannot do: nothing is changed then. ResourceExhausted, on every
+  // rank, when one rank has no memory: the bucket must then be set again, as must those whose parameters it was to
+  // take, and no residual is lost.
   absl::Status SetBucket(int bucket, BucketContents contents, void* data);
 
   // Starts the exchange of bucket `bucket`, which lies at `data` now: the average over all ranks replaces the gradients
@@ -98,7 +99,8 @@ class BucketExchange {
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
   // multiplied by the new scale over the last one, which is 1 at first. Collective when `scale` differs from the last
   // one, which all ranks must change together. InvalidArgument, on every rank, names the rank whose scale differs or is
-  // no finite number above 0; FailedPrecondition names a bucket that is under way on this rank.
+  // no finite number above 0, or on which a bucket is under way; FailedPrecondition names a bucket that is under way on
+  // all ranks. Nothing is changed then.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 
@@ -107,7 +109,8 @@ class BucketExchange {
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
   // saved, or in none yet. `states` are those of all ranks of the old world, in rank order, of which each rank takes
   // its own or its share; in a world of the same size and nodes, also a rank's own alone (see Synchronizer::LoadState).
-  // Collective: InvalidArgument, on every rank, names what does not fit, and nothing is changed then.
+  // Collective: InvalidArgument, on every rank, names what does not fit, or a rank on which a bucket is under way, and
+  // FailedPrecondition a bucket that is under way on all ranks; nothing is changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
  private:

@@ -1,6 +1,7 @@
 #include "sync/agreement.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -67,6 +68,11 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
                                                         "': the lists of the ranks have different "
                                                         "hashes, but do not differ"))
                      : differ;
+}
+
+std::string Exactly(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
 
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,

@@ -2,6 +2,8 @@
 #ifndef TUTTI_SYNC_AGREEMENT_H_
 #define TUTTI_SYNC_AGREEMENT_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -10,6 +12,9 @@
 #include "tutti/synchronizer.h"
 
 namespace tutti {
+
+// The shortest text that reads back as exactly `value`: what a field holds of a number that must be equal.
+std::string Exactly(double value);
 
 // Compares everything that the buckets of a synchronizer, and their plans, are made from. Collective.
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,

@@ -17,9 +17,7 @@ BackgroundExchange::BackgroundExchange(SyncContext& context, Communicator& round
   context.memory->AbortToo(&rounds);
 }
 
-absl::Status BackgroundExchange::SetLossScale(double scale) {
-  return CheckLossScale(context_.communicator.rank(), scale);
-}
+absl::Status BackgroundExchange::SetLossScale(double scale) { return CheckLossScale(scale); }
 
 absl::Status BackgroundExchange::BeforeStep() {
   // After an error of the communicator gradients may not have been exchanged: they are this rank's alone.

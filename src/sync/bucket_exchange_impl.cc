@@ -69,14 +69,18 @@ absl::Status BucketExchange::Impl::CheckIdle(int bucket) {
     (void)exchange->Finish(unused);
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("rank ", communicator_.rank(), ": bucket ", bucket,
-                                                    " is still under way; wait for the work of its last exchange"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("bucket ", bucket, " is still under way; wait for the work of its last exchange"));
 }
 
 absl::Status BucketExchange::Impl::CheckIdle() {
   absl::Status idle;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) idle.Update(CheckIdle(bucket));
   return idle;
+}
+
+absl::Status BucketExchange::Impl::OfThisRank(const absl::Status& error) const {
+  return {error.code(), absl::StrCat("rank ", communicator_.rank(), ": ", error.message())};
 }
 
 absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& contents, const void* data) {
@@ -190,7 +194,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
         "rank ", communicator_.rank(), ": bucket ", bucket,
         " is not set, or another bucket has taken the parameters of this bucket; call SetBucket before Exchange")));
   }
-  if (absl::Status idle = CheckIdle(bucket); !idle.ok()) return Work(idle);
+  if (absl::Status idle = CheckIdle(bucket); !idle.ok()) return Work(OfThisRank(idle));
   Bucket& mine = buckets_[bucket];
   if (data == nullptr && mine.exchange->count() > 0) {
     return Work(absl::InvalidArgumentError(
@@ -214,8 +218,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
 
 absl::Status BucketExchange::Impl::SetLossScale(double scale) {
   if (scale == loss_scale_) return absl::OkStatus();
-  if (absl::Status idle = CheckIdle(); !idle.ok()) return idle;
-  absl::Status agreed = AgreeOnLossScale(communicator_, scale, caller_.Sign(Purpose::kLossScale, 0, {}));
+  absl::Status agreed = AgreeOnLossScale(communicator_, scale, CheckIdle(), caller_.Sign(Purpose::kLossScale, 0, {}));
   if (!agreed.ok()) return agreed;
   for (Bucket& bucket : buckets_) {
     if (!bucket.exchange.has_value()) continue;
@@ -238,7 +241,7 @@ CheckpointOwner BucketExchange::Impl::Owner() const {
 }
 
 absl::StatusOr<std::string> BucketExchange::Impl::SaveState() {
-  if (absl::Status idle = CheckIdle(); !idle.ok()) return idle;
+  if (absl::Status idle = CheckIdle(); !idle.ok()) return OfThisRank(idle);
   Residuals all = kept_;
   for (const Bucket& bucket : buckets_) {
     if (!bucket.exchange.has_value()) continue;
@@ -260,7 +263,7 @@ absl::Status BucketExchange::Impl::LoadState(absl::Span<const std::string> state
     if (mine.ok()) loaded = *std::move(mine);
     const CheckpointOwner saved = OwnerOf(*parsed);
     fields = {{"world of the states", absl::StrCat(saved.size, " ranks")},
-              {"loss scale of the states", absl::StrCat(saved.loss_scale)},
+              {"loss scale of the states", Exactly(saved.loss_scale)},
               {"step of the states", absl::StrCat(saved.step)}};
   }
   absl::Status agreed = tutti::Agree(communicator_, "states", std::move(fields), mistake, OwnCall());

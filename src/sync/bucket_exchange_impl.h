@@ -58,8 +58,9 @@ class BucketExchange::Impl {
 
   // The first mistake in the arguments of SetBucket; OK when there is none.
   absl::Status Check(int bucket, const BucketContents& contents, const void* data);
-  // FailedPrecondition when an exchange is under way: of any bucket, or of `bucket`. In memory of a GPU, where the user
-  // does not wait for an exchange, these functions wait for its end; an exchange that has failed is none under way.
+  // FailedPrecondition when an exchange is under way: of any bucket, or of `bucket`. The text does not name the rank,
+  // so that ranks which all make this mistake agree on it. In memory of a GPU, where the user does not wait for an
+  // exchange, these functions wait for its end; an exchange that has failed is none under way.
   absl::Status CheckIdle();
   absl::Status CheckIdle(int bucket);
   // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
@@ -68,6 +69,8 @@ class BucketExchange::Impl {
   // wherever they were, and is `first_step_` for parameters that were never exchanged. It does not follow from `step_`,
   // since a framework may set a bucket in the middle of a step in which others have left, the first step included.
   std::int64_t NextStepOf(const BucketContents& contents) const;
+  // `error`, of an argument or call of this rank alone, with the rank in front.
+  absl::Status OfThisRank(const absl::Status& error) const;
   CallOptions OwnCall() const { return caller_.Sign(Purpose::kState, 0, {}); }
   CheckpointOwner Owner() const;
 

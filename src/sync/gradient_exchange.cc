@@ -192,16 +192,14 @@ absl::Status GradientExchange::AfterStep() {
   return absl::OkStatus();
 }
 
-absl::Status GradientExchange::CheckScalable() const {
-  if (!in_step_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("rank ", context_.communicator.rank(), ": the loss scale may only change between steps"));
-}
-
 absl::Status GradientExchange::SetLossScale(double scale) {
   if (scale == context_.loss_scale) return absl::OkStatus();
-  if (absl::Status scalable = CheckScalable(); !scalable.ok()) return scalable;
-  absl::Status agreed = AgreeOnLossScale(context_.communicator, scale, Call(Purpose::kLossScale));
+  absl::Status mistake;
+  if (in_step_) {
+    mistake = absl::FailedPreconditionError(
+        "the loss scale may only change between steps: call SetLossScale before BeginBackward");
+  }
+  absl::Status agreed = AgreeOnLossScale(context_.communicator, scale, mistake, Call(Purpose::kLossScale));
   if (!agreed.ok()) return agreed;
   absl::Status scaled = FinishOnDevice();
   for (ExchangeBucket& bucket : buckets_) {
@@ -303,8 +301,8 @@ absl::Status MomentumExchange::BeginBackward() {
                                                     algorithm.optimizer, " before the first backward"));
 }
 
-absl::Status MomentumExchange::CheckScalable() const {
-  if (absl::Status between_steps = GradientExchange::CheckScalable(); !between_steps.ok()) return between_steps;
+absl::Status MomentumExchange::SetLossScale(double scale) {
+  if (scale == context_.loss_scale) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the loss scale must stay ", context_.loss_scale, " with ", context_.strategy.algorithm->name,
                    ", which puts gradients into the momentum before they can be divided by the scale"));

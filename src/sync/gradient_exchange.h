@@ -55,8 +55,6 @@ class GradientExchange : public Exchange {
  protected:
   GradientExchange(SyncContext& context, const Strategy& strategy, const Layout& layout, bool allow_unused);
   absl::Status MakeMemory(const Strategy& strategy, const Layout& layout);
-  // OK when the moment allows a change of the loss scale.
-  virtual absl::Status CheckScalable() const;
 
  private:
   // Whether buckets of the backward under way have left.
@@ -96,10 +94,10 @@ class MomentumExchange final : public GradientExchange {
                                                                   bool allow_unused);
 
   absl::Status BeginBackward() override;
+  absl::Status SetLossScale(double scale) override;
 
  private:
   using GradientExchange::GradientExchange;
-  absl::Status CheckScalable() const override;
 };
 
 }  // namespace tutti

@@ -12,12 +12,12 @@ namespace tutti {
 // Whether losses may be multiplied by `scale`.
 inline bool IsLossScale(double scale) { return scale > 0 && std::isfinite(scale); }
 
-// InvalidArgument, which names the rank, when `scale` is no loss scale.
-absl::Status CheckLossScale(Rank rank, double scale);
+// InvalidArgument when `scale` is no loss scale.
+absl::Status CheckLossScale(double scale);
 
 // OK when all ranks give one loss scale; InvalidArgument, on every rank, names the rank whose scale differs or is none.
-// `call` holds the options of the call that compares. Collective.
-absl::Status AgreeOnLossScale(Communicator& communicator, double scale, const CallOptions& call);
+// `mistake`: see Agree. `call` holds the options of the call that compares. Collective.
+absl::Status AgreeOnLossScale(Communicator& communicator, double scale, absl::Status mistake, const CallOptions& call);
 
 }  // namespace tutti
 

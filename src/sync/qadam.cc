@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kernels/adam.h"
+#include "sync/agreement.h"
 #include "sync/bucket_memory.h"
 #include "sync/byte_stream.h"
 #include "sync/overlap.h"
@@ -26,12 +26,6 @@ constexpr double kSettledRatio = 0.96;       // ratio of the norms of v, a perio
 constexpr double kVarianceFloor = 1e-4;      // the floor of the variance, as a multiple of the mean of v
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
 constexpr std::int64_t kVersion = 2;
-
-// The shortest text that reads back as exactly `value`.
-std::string Exactly(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
 
 // The names of all algorithms that exchange momentum.
 std::string NamesOfMomentum() {

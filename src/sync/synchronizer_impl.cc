@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sync/agreement.h"
 #include "tutti/agreement.h"
 
 namespace tutti {
@@ -31,7 +32,7 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
       // Whether that is the same world decides what ranks do together afterwards.
       fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
       fields.emplace_back("participants of the states", absl::StrJoin(saved->participants, " "));
-      fields.emplace_back("loss scale of the states", absl::StrCat(saved->loss_scale));
+      fields.emplace_back("loss scale of the states", Exactly(saved->loss_scale));
       if (!Owner().steps_alone) fields.emplace_back("step of the states", absl::StrCat(saved->step));
     }
     return tutti::Agree(context.communicator, "states", std::move(fields), saved.status(),

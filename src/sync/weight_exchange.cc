@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(SyncConte
   return std::unique_ptr<WeightExchange>(new WeightExchange(context, *std::move(weights)));
 }
 
-absl::Status WeightExchange::SetLossScale(double scale) { return CheckLossScale(context_.communicator.rank(), scale); }
+absl::Status WeightExchange::SetLossScale(double scale) { return CheckLossScale(scale); }
 
 absl::Status WeightExchange::BeginForward() {
   if (in_forward_) return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <latch>
 #include <limits>
 #include <memory>
@@ -230,13 +231,59 @@ TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
     if (world.rank() == 1) checked.wait();
     Work work = exchange->Exchange(0, data.data());
     if (world.rank() == 0) {  // here the peer has not begun the exchange
-      EXPECT_THAT(MessageOf(exchange->Exchange(0, other.data()).Wait()), HasSubstr("bucket 0 is still under way"));
-      EXPECT_THAT(MessageOf(exchange->SaveState().status()), HasSubstr("bucket 0 is still under way"));
-      EXPECT_THAT(MessageOf(exchange->SetLossScale(2)), HasSubstr("bucket 0 is still under way"));
+      const std::string refused = "rank 0: bucket 0 is still under way";
+      EXPECT_THAT(MessageOf(exchange->Exchange(0, other.data()).Wait()), HasSubstr(refused));
+      EXPECT_THAT(MessageOf(exchange->SaveState().status()), HasSubstr(refused));
       checked.count_down();
     }
     EXPECT_EQ(work.Wait(), absl::OkStatus());
     EXPECT_EQ(data, Floats(20, 0.5f));
+  });
+}
+
+// The calls after an exchange that this rank has not waited for, which is large, so that the exchange is then under
+// way. It may have ended all the same: then the call succeeds, and is made again after another exchange.
+absl::Status AfterAnExchange(BucketExchange& exchange, Floats& data, bool waits,
+                             const std::function<absl::Status()>& call) {
+  constexpr int kMostTries = 100;
+  absl::Status status;
+  for (int i = 0; i < kMostTries && status.ok(); ++i) {
+    Work work = exchange.Exchange(0, data.data());
+    if (waits) {
+      EXPECT_EQ(work.Wait(), absl::OkStatus());
+    }
+    status = call();
+    EXPECT_EQ(work.Wait(), absl::OkStatus());
+  }
+  return status;
+}
+
+constexpr std::int64_t kLarge = 4 << 20;
+
+TEST(BucketExchange, ABucketThatIsUnderWayOnAllRanksIsNotSet) {
+  RunWorld(2, [](Communicator& world) {
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
+    Floats data(kLarge, 1);
+    const auto set = [&] { return exchange->SetBucket(0, {DType::kF32, {{"a", kLarge}}}, data.data()); };
+    ASSERT_EQ(set(), absl::OkStatus());
+    const absl::Status refused = AfterAnExchange(*exchange, data, /*waits=*/false, set);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_THAT(MessageOf(refused), HasSubstr("bucket 0 is still under way"));
+    EXPECT_EQ(set(), absl::OkStatus());
+  });
+}
+
+// The rank that has waited would wait for the other one until the timeout.
+TEST(BucketExchange, ABucketThatIsUnderWayOnOneRankIsToldToAll) {
+  RunWorld(2, {.communicator = {.timeout = absl::Seconds(20)}}, [](Communicator& world) {
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
+    Floats data(kLarge, 1);
+    ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"a", kLarge}}}, data.data()), absl::OkStatus());
+    const absl::Status refused = AfterAnExchange(*exchange, data, /*waits=*/world.rank() == 1,
+                                                 [&] { return exchange->SetLossScale(2 * exchange->loss_scale()); });
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(MessageOf(refused), HasSubstr("rank 0 has bucket 0 is still under way"));
+    EXPECT_EQ(exchange->SetLossScale(3), absl::OkStatus());
   });
 }
 
