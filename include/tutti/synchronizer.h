@@ -92,16 +92,18 @@ class MomentumSource {
 //   sync.BeginForward();                 // weights may travel from here on: they must not change
 //   … forward …
 //   sync.BeginBackward();
-//   … write gradient i into GradientView(i) (accumulating, as autograd does), then sync.MarkReady(i), in any order …
+//   … write gradient i into GradientView(i), unless that is null (accumulating, as autograd does), then
+//     sync.MarkReady(i), in any order …
 //   status = sync.FinishBackward();      // gradients in the views are now the synchronized ones
 //   status = sync.BeforeStep();          // weights may now be a mix of those of several ranks
 //   … the optimizer changes the weights …
 //   status = sync.AfterStep();           // weights may be changed once more, by what peers have learnt
 //
 // A strategy that exchanges gradients needs only the calls from BeginBackward to FinishBackward, one that exchanges
-// weights only the other calls; making all of them is right for every strategy. The step counter moves in
-// FinishBackward with strategies that exchange gradients or momentum, and in AfterStep with all others (`async` among
-// them, also in its warm-up).
+// weights only the other calls; making all of them is right for every strategy. Gradients have views only with
+// strategies that exchange gradients or momentum in some step: with the others they stay where they are. The step
+// counter moves in FinishBackward with strategies that exchange gradients or momentum, and in AfterStep with all others
+// (`async` among them, also in its warm-up).
 //
 // Buckets are filled in reverse order of the parameters and launched in index order while backward still runs.
 //
@@ -147,7 +149,8 @@ class Synchronizer {
   bool steps_together() const;
 
   // Memory of gradient `i`, in its bucket; zero at first. The memory stays valid while anyone holds the pointer, also
-  // after the synchronizer is gone.
+  // after the synchronizer is gone. Null with a strategy that exchanges weights (but `async` with a warm-up), in a
+  // bucket without elements, and where there is no parameter `i`.
   std::shared_ptr<void> GradientView(int i) const;
   // How often gradients were given other memory, with the values they had: by BeginBackward, with autotune. Whoever
   // keeps views compares the number after each BeginBackward, and takes new views when it has changed.
@@ -173,7 +176,8 @@ class Synchronizer {
   // when the strategy exchanges momentum and has no source of it.
   absl::Status BeginBackward();
   // Marks gradient `i` as complete. Lock-free; launches the buckets that are full and next in order. Any thread.
-  // A second call for the same parameter in one step is an error that FinishBackward returns. The second form
+  // A second call for the same parameter in one step is an error that FinishBackward returns, as is a call where there
+  // is no parameter `i`. The second form
   // names the stream on which a gradient of a GPU is computed, where that is not the one of SetStream; the stream must
   // live until FinishBackward, and add to the view after what was on the stream of SetStream when BeginBackward
   // returned.
@@ -182,11 +186,12 @@ class Synchronizer {
   // The parameters that are not marked ready in this step.
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
-  // allow_unused) or was marked twice; the peers are told, and their step ends with Aborted. Any other error is the
-  // sticky error of the communicator, or ResourceExhausted on all ranks.
+  // allow_unused) or was marked twice, or a mark that is no parameter's; the peers are told, and their step ends with
+  // Aborted. Any other error is the sticky error of the communicator, or ResourceExhausted on all ranks.
   absl::Status FinishBackward();
   // Whether some rank had marked parameter `i` ready when it finished the last backward that synchronized; equal on all
-  // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused.
+  // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused; false
+  // where there is no parameter `i`.
   bool used(int i) const;
   // Gives up a backward that was begun and cannot be finished, so that a new one can begin: gradients must then be
   // zeroed or written anew. Waits for the buckets that have left, whose results are meaningless. All ranks must have

@@ -89,7 +89,7 @@ absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum)
   if (std::exchange(holds_sums_, false) && context_.communicator.rank() != 0) ZeroGradients();
   momentum_ = momentum;
   ready_.Reset();
-  marked_twice_.store(-1, std::memory_order_relaxed);
+  wrong_mark_.store(kNoMark, std::memory_order_relaxed);
   synchronizing_ = synchronize;
   in_step_ = true;
   return absl::OkStatus();
@@ -101,11 +101,15 @@ absl::Status GradientExchange::FinishOnDevice() {
 
 void GradientExchange::MarkReady(int i, void* stream) {
   if (!synchronizing_) return;
+  if (!context_.has_parameter(i)) {
+    wrong_mark_.store(i, std::memory_order_relaxed);
+    return;
+  }
   // A gradient that is marked already may be on its way and must not change.
   if (momentum_ != nullptr && !ready_.marked(i)) momentum_->ReplaceGradient(i, stream);
   if (!streams_.empty()) streams_[i].store(stream, std::memory_order_relaxed);
   const bool first = ready_.Mark(i, [this](int b) { Launch(b); });
-  if (!first) marked_twice_.store(i, std::memory_order_relaxed);
+  if (!first) wrong_mark_.store(i, std::memory_order_relaxed);
 }
 
 // Starts the exchange of bucket `b` after what is now on the streams of all gradients in the bucket, which are computed
@@ -137,10 +141,14 @@ std::vector<int> GradientExchange::MissingGradients() const {
 
 // The error of what this rank did wrong in the step.
 absl::Status GradientExchange::CheckStep(absl::Span<const int> missing) const {
-  if (const int twice = marked_twice_.load(std::memory_order_relaxed); twice >= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", context_.communicator.rank(), ": the gradient of ",
-                                                   context_.parameters[twice].name,
-                                                   " was marked ready twice in one step"));
+  if (const std::int64_t wrong = wrong_mark_.load(std::memory_order_relaxed); wrong != kNoMark) {
+    const auto i = static_cast<int>(wrong);
+    const std::string what =
+        context_.has_parameter(i)
+            ? absl::StrCat("the gradient of ", context_.parameters[i].name, " was marked ready twice in one step")
+            : absl::StrCat("gradient ", i, " was marked ready, must be at least 0 and less than the number of ",
+                           "parameters, ", context_.parameters.size());
+    return absl::InvalidArgumentError(absl::StrCat("rank ", context_.communicator.rank(), ": ", what));
   }
   if (missing.empty() || allow_unused_) return absl::OkStatus();
   const std::string names =

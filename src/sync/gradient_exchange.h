@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -76,7 +77,10 @@ class GradientExchange : public Exchange {
   std::vector<std::atomic<void*>> streams_;
   void* begin_stream_ = nullptr;  // what Begin and Restart have written to buckets and states is on this stream
   ReadyCounters ready_;
-  std::atomic<int> marked_twice_{-1};
+  // The last mark of the backward under way that was a mistake: the number of a parameter that was marked already, or a
+  // number that no parameter has.
+  static constexpr std::int64_t kNoMark = std::numeric_limits<std::int64_t>::min();
+  std::atomic<std::int64_t> wrong_mark_{kNoMark};
   MomentumSource* momentum_ = nullptr;
   std::int64_t step_ = 0;
   int round_ = 0;

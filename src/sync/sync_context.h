@@ -41,6 +41,7 @@ struct SyncContext {
   std::int64_t moves = 0;  // how often gradients were given other memory
   TuningReport tuning = {};
 
+  bool has_parameter(int i) const { return i >= 0 && i < static_cast<int>(parameters.size()); }
   // Passes the result of an exchange on. An error of this rank alone, as of its GPU, ends the communicator, because it
   // would leave this rank a step behind its peers. Refusals (InvalidArgument, ResourceExhausted) are those of all
   // ranks.

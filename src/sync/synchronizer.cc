@@ -123,7 +123,9 @@ const std::vector<Parameter>& Synchronizer::parameters() const { return impl_->c
 void Synchronizer::set_momentum_source(MomentumSource* source) { impl_->context.momentum = source; }
 MomentumSource* Synchronizer::momentum_source() const { return impl_->context.momentum; }
 
-std::shared_ptr<void> Synchronizer::GradientView(int i) const { return impl_->exchange->GradientView(i); }
+std::shared_ptr<void> Synchronizer::GradientView(int i) const {
+  return impl_->context.has_parameter(i) ? impl_->exchange->GradientView(i) : nullptr;
+}
 absl::Status Synchronizer::BeginForward() { return impl_->exchange->BeginForward(); }
 absl::Status Synchronizer::BeginBackward() { return impl_->exchange->BeginBackward(); }
 void Synchronizer::SetStream(void* stream) { impl_->context.memory->SetStream(stream); }
@@ -131,7 +133,7 @@ void Synchronizer::MarkReady(int i) { MarkReady(i, impl_->context.memory->stream
 void Synchronizer::MarkReady(int i, void* stream) { impl_->exchange->MarkReady(i, stream); }
 std::vector<int> Synchronizer::MissingGradients() const { return impl_->exchange->MissingGradients(); }
 absl::Status Synchronizer::FinishBackward() { return impl_->exchange->FinishBackward(); }
-bool Synchronizer::used(int i) const { return impl_->exchange->used(i); }
+bool Synchronizer::used(int i) const { return impl_->context.has_parameter(i) && impl_->exchange->used(i); }
 absl::Status Synchronizer::CancelBackward() { return impl_->exchange->CancelBackward(); }
 absl::Status Synchronizer::BeforeStep() { return impl_->exchange->BeforeStep(); }
 

@@ -224,6 +224,24 @@ TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
   });
 }
 
+TEST(Synchronizer, AMarkOfNoParameterIsAnError) {
+  for (const int number : {-1, 6}) {
+    RunWorld(1, [&](Communicator& world) {
+      std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+      ASSERT_NE(synchronizer, nullptr);
+      EXPECT_EQ(synchronizer->GradientView(number), nullptr);
+      EXPECT_FALSE(synchronizer->used(number));
+      ASSERT_TRUE(synchronizer->BeginBackward().ok());
+      for (int i : {5, 4, 3, 2, 1, 0, number}) synchronizer->MarkReady(i);
+      const absl::Status status = synchronizer->FinishBackward();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(absl::StrCat("rank 0: gradient ", number, " was marked ready")),
+                        HasSubstr("less than the number of parameters, 6")));
+    });
+  }
+}
+
 TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
   std::barrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
   RunWorld(2, [&](Communicator& world) {
