@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 namespace tutti::nn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using torch::nn::Sequential;
 
@@ -120,6 +122,25 @@ TEST(Checkpoints, WeightsThatAreRestoredWithoutLoadStateAreAnError) {
     EXPECT_THAT(ErrorOf([&] { data.Loss(net, world.rank(), 2).backward(); }), HasSubstr("replicas.LoadState()"));
     replicas.LoadState({state});
     data.Loss(net, world.rank(), 2).backward();
+  });
+}
+
+// What was saved would be empty, and nobody would hear of it before it is loaded.
+TEST(Checkpoints, AreNotSavedAfterAnExchangeThatFailed) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  std::barrier trained(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, {.strategy = "bytegrad:error_feedback=true"});
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 2);
+    EXPECT_NE(replicas.SaveState(), "");
+    trained.arrive_and_wait();
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_THAT(ErrorOf([&] { data.Loss(net, world.rank(), 2).backward(); }), HasSubstr("enough"));
+    EXPECT_THAT(ErrorOf([&] { (void)replicas.SaveState(); }),
+                AllOf(HasSubstr("the state cannot be saved: "), HasSubstr("enough")));
   });
 }
 

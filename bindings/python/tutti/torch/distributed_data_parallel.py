@@ -373,7 +373,8 @@ class DistributedDataParallel(torch.nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """What later steps depend on beside weights, buffers and gradients; a part of ``state_dict()``.
 
-        The state is this rank's own: save it on each rank, between two steps.
+        The state is this rank's own: save it on each rank, between two steps. After an exchange that failed there is none:
+        the error of that exchange is raised.
         """
         # Its name is that of the rank: torch.distributed.checkpoint keeps one of the values that ranks give one name.
         name = f"rank {self.process_group.rank()} of {self.process_group.size()}"

@@ -43,8 +43,8 @@ class QAdamUpdate : private MomentumSource {
   // Whether the warm-up is over.
   bool frozen() const { return optimizer_->frozen(); }
 
-  // The state of the optimizer: see tutti::QAdam.
-  std::string SaveState() const { return optimizer_->SaveState(); }
+  // The state of the optimizer: see tutti::QAdam. SaveState throws when the state cannot be read from a GPU.
+  std::string SaveState() const { return replicas_.place().SavedOrThrow(optimizer_->SaveState()); }
   void LoadState(const std::string& state) { ThrowIfError(optimizer_->LoadState(state)); }
 
  private:

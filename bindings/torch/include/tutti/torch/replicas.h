@@ -119,8 +119,9 @@ class Replicas {
     place_->ThrowIfError(synchronizer_->SetLossScale(scale));
   }
 
-  // The state of the Synchronizer; LoadState is collective and comes last, after the weights were restored.
-  std::string SaveState() const { return synchronizer_->SaveState(); }
+  // The state of the Synchronizer; SaveState throws after an exchange that failed. LoadState is collective and comes
+  // last, after the weights were restored.
+  std::string SaveState() const { return place_->SavedOrThrow(synchronizer_->SaveState()); }
   void LoadState(const std::vector<std::string>& states);
 
   // Throws, on every rank, the mistakes that ranks have found in arguments of theirs; empty: none. Collective.
