@@ -268,8 +268,9 @@ class Synchronizer {
   // without memory or with less than 0 bytes: nothing is read or written then.
   absl::Status BroadcastState(absl::Span<const StateMemory> memory);
   // OK when `memory` holds the same bytes on all ranks; DataLoss names a rank and a range that differ.
-  // FailedPrecondition in place of DataLoss when the strategy exchanges weights and no Flush came after the last step:
-  // replicas then differ by design. InvalidArgument: see BroadcastState. Collective.
+  // FailedPrecondition in place of DataLoss when the strategy exchanges weights and no Flush came after the last step,
+  // or after a state was loaded that was saved after a step: replicas then differ by design. InvalidArgument: see
+  // BroadcastState. Collective.
   absl::Status CheckState(absl::Span<const StateMemory> memory);
 
   SyncStatistics TakeStatistics();

@@ -34,7 +34,8 @@ struct SyncContext {
   // each backward that was given up when buckets had left. So a rank that repeats a step never meets a rank that goes
   // on.
   std::uint64_t round = 1;
-  // The last step mixed weights with those of some peers, and no Flush came after it: replicas may differ by design.
+  // The last step mixed weights with those of some peers, and no Flush came after it, or a state was loaded that may be
+  // of such a moment: replicas may differ by design.
   bool replicas_differ = false;
   SyncStatistics statistics = {};
   int bucket_count = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "sync/agreement.h"
 #include "tutti/agreement.h"
+#include "tutti/algorithm.h"
 
 namespace tutti {
 
@@ -43,6 +44,9 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
   context.step = saved->step;
   context.round = static_cast<std::uint64_t>(saved->step) + 1;
   context.loss_scale = saved->loss_scale;
+  // Weights that were saved after a step differ by design, unless a Flush came between.
+  context.replicas_differ =
+      saved->step > 0 && ExchangesWeights(*context.strategy.algorithm) && !exchange->exchanges_gradients();
   return exchange->EndLoad(SameWorld(*saved, Owner()));
 }
 

@@ -78,7 +78,10 @@ absl::Status WeightExchange::EndLoad(bool same_world) {
   if (same_world || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) return absl::OkStatus();
   // Replicas of another world start anew from the weights: a replica of a neighbour is that neighbour's only where all
   // weights are equal. Where ranks of nodes follow a leader they have no replica, but weights.
-  return weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
+  absl::Status averaged =
+      weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
+  if (averaged.ok()) context_.replicas_differ = false;
+  return averaged;
 }
 
 absl::Status WeightExchange::Launch() {

@@ -290,6 +290,10 @@ TEST(ReplicasOfNeighbours, BeginAnewFromTheAverageAmongOtherNodes) {
       ASSERT_EQ(replica.weights(), stop.weights[rank]);
       ASSERT_EQ(replica.synchronizer().LoadState(stop.states), absl::OkStatus());
       averages[rank] = replica.weights();
+      Floats other = replica.weights();  // of which nothing but a mistake makes replicas differ now
+      if (rank == 1) other[0] += 1;
+      const auto bytes = static_cast<std::int64_t>(other.size() * sizeof(float));
+      EXPECT_EQ(replica.synchronizer().CheckState({{other.data(), bytes, "w"}}).code(), absl::StatusCode::kDataLoss);
       for (int step = 3; step < 6; ++step) {
         ASSERT_EQ(replica.Step(training.gradients[step][rank], training.lr), absl::OkStatus());
       }

@@ -84,6 +84,24 @@ TEST(WeightStrategies, ReplicasDifferByDesignUntilFlush) {
   }
 }
 
+TEST(WeightStrategies, ReplicasDifferByDesignAfterAStateOfAStepWasLoaded) {
+  for (const std::string strategy : {"decentralized", "low_precision_decentralized", "async"}) {
+    RunWorld(2, [&](Communicator& world) {
+      Model saved(world, strategy);
+      const std::string at_first = saved.synchronizer->SaveState();
+      saved.Step();
+      const std::string after_a_step = saved.synchronizer->SaveState();
+      Model model(world, strategy);
+      if (world.rank() == 1) model.Move();
+      ASSERT_EQ(model.synchronizer->LoadState({after_a_step}), absl::OkStatus());
+      const absl::Status differ = model.CheckReplicas();
+      EXPECT_EQ(differ.code(), absl::StatusCode::kFailedPrecondition) << differ;
+      ASSERT_EQ(model.synchronizer->LoadState({at_first}), absl::OkStatus());
+      EXPECT_EQ(model.CheckReplicas().code(), absl::StatusCode::kDataLoss) << strategy;
+    });
+  }
+}
+
 TEST(WeightStrategies, NoDifferenceIsByDesignInAWarmUp) {
   RunWorld(2, [](Communicator& world) {
     Model model(world, "async:warmup_steps=2");
