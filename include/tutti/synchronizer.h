@@ -183,7 +183,7 @@ class Synchronizer {
   // returned.
   void MarkReady(int i);
   void MarkReady(int i, void* stream);
-  // The parameters that are not marked ready in this step.
+  // The parameters that are not marked ready in this step; those without elements need no mark, and are always used.
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
   // allow_unused) or was marked twice, or a mark that is no parameter's; the peers are told, and their step ends with

@@ -134,7 +134,7 @@ std::vector<int> GradientExchange::MissingGradients() const {
   std::vector<int> missing;
   if (!in_step_ || !synchronizing_) return missing;
   for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
-    if (!ready_.marked(i) && GradientView(i) != nullptr) missing.push_back(i);
+    if (!ready_.marked(i) && context_.parameters[i].count > 0) missing.push_back(i);
   }
   return missing;
 }

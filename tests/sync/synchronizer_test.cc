@@ -186,7 +186,7 @@ TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
       AddGradient(*synchronizer, 1, 0, 4);
       synchronizer->MarkReady(4);
     }
-    EXPECT_EQ(synchronizer->MissingGradients().size(), world.rank() == 1 ? 5 : 6);
+    EXPECT_EQ(synchronizer->MissingGradients().size(), world.rank() == 1 ? 4 : 5);
     ASSERT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
     ForEachElement(*synchronizer, 4, [](auto& element, std::int64_t k) { ASSERT_EQ(element, Gradient(1, 0, 4, k)); });
     ForEachElement(*synchronizer, 0, [](auto& element, std::int64_t) { ASSERT_EQ(element, 0); });
@@ -208,6 +208,21 @@ TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("rank 2: backward ended without a gradient of conv.weight, scale; set allow_unused"));
   });
+}
+
+// Whether it shares its bucket with others, or is alone in it as the only one of its type.
+TEST(Synchronizer, AGradientWithoutElementsIsNeverMissing) {
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    RunWorld(2, [&](Communicator& world) {
+      std::unique_ptr<Synchronizer> synchronizer =
+          MakeSynchronizer(world, SmallBuckets(), {{"w", DType::kF32, 10, "10"}, {"e", dtype, 0, "0"}});
+      ASSERT_NE(synchronizer, nullptr);
+      ASSERT_TRUE(synchronizer->BeginBackward().ok());
+      EXPECT_EQ(synchronizer->MissingGradients(), std::vector<int>{0});
+      synchronizer->MarkReady(0);
+      EXPECT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+    });
+  }
 }
 
 TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {

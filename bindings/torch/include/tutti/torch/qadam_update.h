@@ -145,10 +145,12 @@ inline std::vector<int> QAdamUpdate::TakeGradients() {
   std::vector<int> without;
   torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < trained().size(); ++i) {
+    // A parameter without elements may have a gradient on some ranks only, on which its t must not depend.
+    if (trained()[i].parameter.numel() == 0) continue;
     const torch::Tensor& grad = trained()[i].parameter.grad();
     if (!grad.defined()) {
       without.push_back(static_cast<int>(i));
-    } else if (grad.numel() > 0 && !grad.is_same(trained()[i].gradient)) {
+    } else if (!grad.is_same(trained()[i].gradient)) {
       trained()[i].gradient.copy_(grad);
     }
   }
