@@ -82,7 +82,7 @@ class QAdam final : public MomentumSource {
   // Makes the optimizer of all parameters of `synchronizer`, in their order, and the momentum source of `synchronizer`.
   // `synchronizer` and the weights must outlive the result. Collective: InvalidArgument names the field that is wrong,
   // or the rank and field that differ; FailedPrecondition when the strategy is not qadam or the synchronizer has a
-  // momentum source.
+  // momentum source; ResourceExhausted, on all ranks, when one has no memory for m and v.
   static absl::StatusOr<std::unique_ptr<QAdam>> Create(Synchronizer& synchronizer, std::vector<Weights> weights,
                                                        std::vector<Group> groups);
   ~QAdam() override;
@@ -148,7 +148,7 @@ class QAdam final : public MomentumSource {
 
   // m and v of all parameters: in on_host_, or in on_device_.
   std::int64_t elements_ = 0;
-  std::vector<float> on_host_;
+  std::unique_ptr<float[]> on_host_;
   Buffer on_device_;
   float* m_ = nullptr;
   float* v_ = nullptr;

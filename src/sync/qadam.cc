@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -120,14 +121,18 @@ QAdam::QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vect
 BucketMemory& QAdam::memory() const { return *synchronizer_.impl_->context.memory; }
 
 absl::Status QAdam::Allocate() {
+  const std::int64_t bytes = 2 * elements_ * static_cast<std::int64_t>(sizeof(float));
   if (memory().on_device()) {
-    absl::StatusOr<Buffer> both = memory().AllocateZeroed(2 * elements_ * static_cast<std::int64_t>(sizeof(float)));
+    absl::StatusOr<Buffer> both = memory().AllocateZeroed(bytes);
     if (!both.ok()) return both.status();
     on_device_ = *std::move(both);
     m_ = on_device_.as<float>().data();
   } else {
-    on_host_.resize(2 * static_cast<std::size_t>(elements_));
-    m_ = on_host_.data();
+    on_host_.reset(new (std::nothrow) float[2 * static_cast<std::size_t>(elements_)]());
+    if (on_host_ == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for m and v of QAdam, ", bytes, " bytes"));
+    }
+    m_ = on_host_.get();
   }
   v_ = m_ + elements_;
   return absl::OkStatus();
@@ -171,8 +176,10 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   for (const Weights& of_parameter : optimizer->weights_) {
     mistake.Update(optimizer->memory().Check(of_parameter.data));
   }
-  mistake.Update(optimizer->Allocate());
   if (absl::Status agreed = synchronizer.Agree(fields, mistake); !agreed.ok()) return agreed;
+  const SyncContext& context = synchronizer.impl_->context;
+  absl::Status allocated = AgreeOnMemory(context.communicator, context.caller, optimizer->Allocate());
+  if (!allocated.ok()) return allocated;
   optimizer->warmup_steps_ = warmup_steps;
   optimizer->freezes_by_variance_ = strategy->option("freeze") == "variance";
   synchronizer.set_momentum_source(optimizer.get());

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "tutti/communicator.h"
 
@@ -17,6 +18,9 @@ namespace tutti {
 
 // The allocations of all threads since the program began.
 inline std::atomic<std::int64_t> allocations{0};
+
+// The most bytes that the calling thread gets at once.
+constinit inline thread_local std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
 
 // The allocations of the whole process while every rank of `comm` runs `rounds`, which all ranks call.
 template <typename Rounds>
@@ -50,6 +54,10 @@ void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT
 
 void* malloc(std::size_t bytes) noexcept {
   tutti::allocations.fetch_add(1, std::memory_order_relaxed);
+  if (bytes > tutti::most_bytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   return __libc_malloc(bytes);
 }
 void* calloc(std::size_t count, std::size_t bytes) noexcept {

@@ -1,4 +1,5 @@
 // From the first gradient of a step to the last bucket's end no thread of any rank allocates.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -65,6 +66,24 @@ TEST(QAdamAllocations, NoneInAStepOfEitherPhase) {
       EXPECT_EQ(AllocationsDuring(comm, [&] { steps(10); }), 0) << "phase " << phase;
       EXPECT_TRUE((*qadam)->frozen());
     }
+  });
+}
+
+TEST(QAdamAllocations, WantOfMemoryOfOneRankIsTheErrorOfAll) {
+  RunWorld(3, [](Communicator& comm) {
+    constexpr std::int64_t kCount = 1 << 20;
+    std::vector<float> weights(kCount);
+    const auto synchronizer =
+        Synchronizer::Create(comm, {{"p", DType::kF32, kCount, "1048576"}}, {.strategy = "qadam"});
+    ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+    const auto make = [&] { return QAdam::Create(**synchronizer, {{weights.data()}}, {{}}).status(); };
+    const std::size_t any = most_bytes;
+    if (comm.rank() == 1) most_bytes = 1 << 20;
+    const absl::Status refused = make();
+    most_bytes = any;
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("no memory for m and v of QAdam, 8388608 bytes"));
+    EXPECT_EQ(make(), absl::OkStatus());
   });
 }
 
