@@ -57,6 +57,11 @@ absl::Status WarmedUpExchange::BeginBackward() {
   return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
 }
 
+// The warm-up keeps weights equal, and an average of equal weights may have other bits.
+absl::Status WarmedUpExchange::Flush() {
+  return exchanges_gradients() ? gradients_->Flush() : BackgroundExchange::Flush();
+}
+
 absl::Status WarmedUpExchange::Restart() {
   absl::Status dropped = BackgroundExchange::Restart();
   dropped.Update(gradients_->Restart());

@@ -51,6 +51,7 @@ class WarmedUpExchange final : public BackgroundExchange {
   bool used(int i) const override { return gradients_->used(i); }
   absl::Status CancelBackward() override { return gradients_->CancelBackward(); }
   void ZeroGradients() override { gradients_->ZeroGradients(); }
+  absl::Status Flush() override;
   absl::Status Restart() override;
   absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return gradients_->BucketsToSave(); }
   absl::Span<ExchangeBucket> BucketsToLoad() override;

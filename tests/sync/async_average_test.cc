@@ -245,6 +245,19 @@ TEST(AsyncAverage, TheFirstStepsAverageGradients) {
   });
 }
 
+// The sum of three equal numbers, divided by three, is another one now and then.
+TEST(AsyncAverage, AFlushInTheWarmUpLeavesEqualWeightsAlone) {
+  const Training training = RandomTraining("async:sync_interval_ms=1,warmup_steps=3", 3, 2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_EQ(replica.Step(training.gradients[step][world.rank()], kRate), absl::OkStatus());
+      const Floats before = replica.weights();
+      ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
+      EXPECT_EQ(replica.weights(), before) << "step " << step;
+    }
+  });
+}
+
 TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
   for (const int size : {2, 4}) {
     const Training training = Walks(size);
