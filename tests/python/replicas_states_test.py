@@ -47,6 +47,22 @@ def test_a_checkpoint_goes_on_bit_for_bit(strategy):
     run_ranks(2, goes_on_bit_for_bit, strategy)
 
 
+def saves_after_a_failure(rank):
+    model, optimizer = wrap("bytegrad:error_feedback=true")
+    train(model, optimizer, rank, 2)
+    assert model.get_extra_state()["state"].numel() > 0
+    dist.barrier()
+    tutti.torch._core().abort_all_groups("enough")
+    with pytest.raises(RuntimeError, match="enough"):
+        loss_of(model, rank).backward()
+    with pytest.raises(RuntimeError, match="the state cannot be saved: .*enough"):
+        model.state_dict()
+
+
+def test_no_state_is_saved_after_an_exchange_that_failed():
+    run_ranks(2, saves_after_a_failure)
+
+
 def saves(rank, strategy):
     model, optimizer = wrap(strategy)
     train(model, optimizer, rank, 4)
