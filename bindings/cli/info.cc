@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <set>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -81,8 +79,7 @@ void PrintBuild() {
   if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
   Heading("Devices");
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  Line("processor", absl::StrFormat("%d × %s", std::thread::hardware_concurrency(), ProcessorName(cpuinfo)));
+  Line("processor", DescribeProcessors());
   Line("memory", Gibibytes(memory));
   Line("network", NetworkDevices());
   PrintGpus(cuda);

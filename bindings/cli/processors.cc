@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -10,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/usable_processors.h"
 
 namespace tutti::cli {
 
@@ -20,6 +23,13 @@ std::string ProcessorName(std::istream& cpuinfo) {
     if (absl::StartsWith(parts.first, "model name") && !name.empty()) return std::string(name);
   }
   return "unknown processor";
+}
+
+std::string DescribeProcessors() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  const auto all = static_cast<int>(std::thread::hardware_concurrency());
+  const int usable = UsableProcessors();
+  return absl::StrCat(usable < all ? absl::StrCat(usable, " of ") : "", all, " × ", ProcessorName(cpuinfo));
 }
 
 absl::StatusOr<std::vector<cpu_set_t>> SharesOfProcessors(int ranks) {

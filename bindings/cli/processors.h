@@ -18,6 +18,10 @@ namespace tutti::cli {
 // none.
 std::string ProcessorName(std::istream& cpuinfo);
 
+// The processors of this machine, and how many of them this process can keep busy, where these are fewer:
+// "2 of 64 × AMD EPYC".
+std::string DescribeProcessors();
+
 // The processors of each of `ranks` ranks: equal shares of those on which this process may run, in the order of their
 // numbers. FailedPrecondition where there are fewer processors than ranks.
 absl::StatusOr<std::vector<cpu_set_t>> SharesOfProcessors(int ranks);

@@ -1,4 +1,6 @@
 // The command as a whole: help, versions, mistakes, and the subcommands that only print.
+#include <sched.h>
+
 #include <string>
 
 #include "gmock/gmock.h"
@@ -114,6 +116,20 @@ TEST(MainTest, InfoShowsValuesAndWhereTheyComeFrom) {
                            "TUTTI_TIMEOUT", "default"}) {
     EXPECT_THAT(run.out, HasSubstr(text));
   }
+}
+
+TEST(MainTest, InfoSaysHowManyProcessorsThisProcessCanUse) {
+  cpu_set_t before, first;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "this machine has one processor";
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) ++processor;
+  CPU_ZERO(&first);
+  CPU_SET(processor, &first);
+  ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
+  const CommandRun run = RunTutti("info");
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_THAT(run.out, testing::ContainsRegex("processor +1 of [0-9]+ × "));
 }
 
 // Every machine has an answer: a version, or the reason why there is none.

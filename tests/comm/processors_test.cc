@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,8 +20,17 @@ TEST(ProcessorsTest, OfBoundRanksAreAddedUp) {
   for (const char* wrong : {"0", "xy", "0x01", "01 02"}) EXPECT_EQ(CountProcessors({"01", wrong}), 0) << wrong;
 }
 
+TEST(ProcessorsTest, QuotasOfGroupsLimitThem) {
+  EXPECT_EQ(CountProcessors({"ff 2 a", "ff 2 a"}), 2) << "ranks of one group share its quota";
+  EXPECT_EQ(CountProcessors({"ff 2 a", "ff 3 b"}), 5) << "each group has its own";
+  EXPECT_EQ(CountProcessors({"03 9 a"}), 2) << "more than there are processors";
+  EXPECT_EQ(CountProcessors({"ff 2 a", "ff"}), 8) << "one rank has no quota";
+  for (const char* wrong : {"ff x a", "ff  a"}) EXPECT_EQ(CountProcessors({wrong}), 0) << wrong;
+  EXPECT_EQ(CountProcessors({AllowedProcessors(ProcessorQuota{1, "a"})}), 1);
+}
+
 TEST(ProcessorsTest, AThreadThatIsBoundMayRunOnOne) {
-  const std::string all = AllowedProcessors();
+  const std::string all = AllowedProcessors(std::nullopt);
   cpu_set_t allowed;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed), &allowed), 0);
   EXPECT_EQ(CountProcessors({all}), CPU_COUNT(&allowed));
@@ -32,7 +42,7 @@ TEST(ProcessorsTest, AThreadThatIsBoundMayRunOnOne) {
       CPU_ZERO(&one);
       CPU_SET(processor, &one);
       ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
-      each.push_back(AllowedProcessors());
+      each.push_back(AllowedProcessors(std::nullopt));
     }).join();
     EXPECT_EQ(CountProcessors({each.back()}), 1);
   }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/usable_processors.h"
 
 namespace tutti {
 namespace {
@@ -36,11 +37,6 @@ struct Pipe {
     return fd;
   }
 };
-
-int Processors() {
-  cpu_set_t processors;
-  return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
-}
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -107,7 +103,7 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
   result["TUTTI_JOB_SECRET_FD"] = absl::StrCat(secret_fd);
   // Otherwise numeric libraries start threads for all processors in each process, and the ranks fight over them. The
   // number decides how fast a rank computes, so the user is told.
-  const int processors = Processors();
+  const int processors = UsableProcessors();
   const int threads = std::max(1, processors / ranks);
   if (result.emplace("OMP_NUM_THREADS", absl::StrCat(threads)).second && tells_threads) {
     std::fprintf(stderr,

@@ -1,0 +1,102 @@
+#include "base/usable_processors.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+namespace {
+
+// The limit of the group whose folder this is: microseconds of processor time in each period of so many microseconds.
+// Nothing is read where there is no limit: "max" is no number, and a quota of -1 is none.
+struct Limit {
+  std::int64_t quota = -1;
+  std::int64_t period = -1;
+};
+
+// Of cgroup v2.
+Limit UnifiedLimit(const std::string& folder) {
+  Limit limit;
+  std::ifstream(absl::StrCat(folder, "/cpu.max")) >> limit.quota >> limit.period;
+  return limit;
+}
+
+// Of cgroup v1.
+Limit ControllerLimit(const std::string& folder) {
+  Limit limit;
+  std::ifstream(absl::StrCat(folder, "/cpu.cfs_quota_us")) >> limit.quota;
+  std::ifstream(absl::StrCat(folder, "/cpu.cfs_period_us")) >> limit.period;
+  return limit;
+}
+
+int ProcessorsOf(const Limit& limit) {
+  const std::int64_t processors = (limit.quota + limit.period - 1) / limit.period;
+  return static_cast<int>(std::clamp<std::int64_t>(processors, 1, std::numeric_limits<int>::max()));
+}
+
+std::string NameOf(const std::string& folder) {
+  struct stat status = {};
+  ::stat(folder.c_str(), &status);
+  return absl::StrCat(status.st_dev, ".", status.st_ino);
+}
+
+// Takes the limits of the group `path` below `mount`, and of the groups around it. A container sees its own group as
+// `mount` itself, though the kernel may name it by its path on the host: folders that are missing have no limit.
+void TakeLimits(const std::string& mount, std::string path, Limit (*limit_of)(const std::string& folder),
+                std::optional<ProcessorQuota>& strictest) {
+  // ".." leads to a group outside of what this container sees.
+  if (!absl::StartsWith(path, "/") || absl::StrContains(path, "..")) path.clear();
+  while (true) {
+    const std::string folder = mount + path;
+    const Limit limit = limit_of(folder);
+    if (limit.quota > 0 && limit.period > 0) {
+      const int processors = ProcessorsOf(limit);
+      if (!strictest.has_value() || processors <= strictest->processors) strictest = {processors, NameOf(folder)};
+    }
+    if (path.empty()) return;
+    path.erase(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::optional<ProcessorQuota> QuotaOfProcess(const std::string& root) {
+  std::optional<ProcessorQuota> strictest;
+  const std::string mounts = absl::StrCat(root, "/sys/fs/cgroup");
+  std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/path" of cgroup v2, "4:cpu,cpuacct:/path" of v1.
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() != 3) continue;
+    if (fields[1].empty()) {
+      for (const char* mount : {"", "/unified"}) TakeLimits(mounts + mount, fields[2], UnifiedLimit, strictest);
+    } else if (absl::c_linear_search(absl::StrSplit(fields[1], ','), "cpu")) {
+      TakeLimits(absl::StrCat(mounts, "/cpu"), fields[2], ControllerLimit, strictest);
+    }
+  }
+  return strictest;
+}
+
+int UsableProcessors(const std::string& root) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  // The call fails where the machine has more processors than the set has room for.
+  const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+  const int processors = known ? CPU_COUNT(&allowed) : static_cast<int>(std::thread::hardware_concurrency());
+  const std::optional<ProcessorQuota> quota = QuotaOfProcess(root);
+  return std::max(1, quota.has_value() ? std::min(processors, quota->processors) : processors);
+}
+
+}  // namespace tutti
