@@ -51,6 +51,7 @@ struct BenchJob {
   BenchCases cases;
   std::vector<BenchRecord> earlier;
   std::vector<std::string> arguments;  // the words of the command line
+  std::string alone_under;             // the launcher that started this rank alone, where no --ranks was given
 
   // The settings that all cases share.
   const BenchOptions& options() const { return flags.options; }
@@ -109,6 +110,10 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
       InWords(about.ranks, about.places), ", transport ", about.transport, ", ",
       options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
       options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
+  if (!job.alone_under.empty()) {
+    absl::StrAppend(&text, "# ", job.alone_under,
+                    " started one rank, which is measured alone: to start N ranks on this machine, give --ranks N\n");
+  }
   const int processors = ProcessorsOfNode(communicator, options);
   if (processors > 0 && about.places.ranks_per_node > processors) {
     absl::StrAppend(&text, "# warning: ", about.places.even(about.ranks) ? "the " : "up to ",
@@ -240,7 +245,10 @@ absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
   if (options.transport != "auto") setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
   const absl::StatusOr<Identity> identity = IdentityFromEnvironment();
   if (!identity.ok()) return identity.status();
-  const bool launched = identity->launcher != "single";
+  // A launcher that starts one process may have started the shell in which the user now asks for more.
+  const bool alone = identity->launcher != "single" && identity->size == 1;
+  const bool launched = identity->launcher != "single" && !(alone && ranks_given && options.ranks > 1);
+  if (alone && !ranks_given) job.alone_under = identity->launcher;
   const int ranks = launched ? identity->size : options.ranks;
   if (ranks_given && ranks != options.ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--ranks ", options.ranks, ", but ", identity->launcher, " started ",

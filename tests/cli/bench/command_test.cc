@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -438,6 +439,34 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
     EXPECT_EQ(run.out, "") << mistake.arguments;
     EXPECT_THAT(run.err, HasSubstr(mistake.answer)) << mistake.arguments;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+}
+
+// Such a launcher's one process may be a shell: srun --pty bash, mpirun -n 1 bash.
+TEST(BenchTest, StartsRanksWhereALauncherHasStartedOne) {
+  const std::string bench = std::string("bench all_reduce -b 4 -e 4") + kQuick;
+  const std::pair<std::string, std::string> launchers[] = {
+      {"slurm",
+       "SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 "
+       "SLURM_STEP_TASKS_PER_NODE=1 "},
+      {"torchrun", "RANK=0 WORLD_SIZE=1 "},
+      {"openmpi",
+       "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 "}};
+  for (const auto& [name, variables] : launchers) {
+    for (const char* transport : {"auto", "inproc"}) {
+      const CommandRun two = RunTutti(bench + "--ranks 2 --transport " + transport, variables);
+      EXPECT_EQ(two.exit_code, 0) << two.err;
+      EXPECT_THAT(two.out, HasSubstr("# tutti bench all_reduce: 2 ranks on 1 node, "));
+      EXPECT_THAT(two.out, testing::Not(HasSubstr("measured alone")));
+    }
+    const CommandRun alone = RunTutti(bench, variables);
+    EXPECT_EQ(alone.exit_code, 0) << alone.err;
+    EXPECT_THAT(alone.out, HasSubstr("# tutti bench all_reduce: 1 rank on 1 node, "));
+    EXPECT_THAT(alone.out,
+                HasSubstr("\n# " + name + " started one rank, which is measured alone: to start N ranks on "));
+    const CommandRun meant = RunTutti(bench + "--ranks 1", variables);
+    EXPECT_EQ(meant.exit_code, 0) << meant.err;
+    EXPECT_THAT(meant.out, testing::Not(HasSubstr("measured alone")));
   }
 }
 
