@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,7 @@
 #include "bindings/cli/write_file.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
+#include "tutti/config.h"
 #include "tutti/cost_model.h"
 #include "tutti/version.h"
 
@@ -63,11 +66,28 @@ std::string HostName() {
   return name;
 }
 
+// The TUTTI_* variables that are set, but for those by which `tutti launch` tells a rank who it is and where it meets
+// the others: these differ from rank to rank, or from run to run.
+absl::StatusOr<std::map<std::string, std::string>> SettingsInForce() {
+  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
+  if (!entries.ok()) return entries.status();
+  const std::set<std::string> of_the_launcher = {"TUTTI_RANK",       "TUTTI_SIZE",  "TUTTI_LOCAL_RANK",
+                                                 "TUTTI_LOCAL_SIZE", "TUTTI_STORE", "TUTTI_JOB_SECRET_FD",
+                                                 "TUTTI_JOB_ID"};
+  std::map<std::string, std::string> settings;
+  for (const ConfigEntry& entry : *entries) {
+    if (entry.origin != "default" && !of_the_launcher.contains(entry.name)) settings[entry.name] = entry.value;
+  }
+  return settings;
+}
+
 absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& job) {
   const absl::StatusOr<std::vector<std::string>> hosts =
       ExchangeBlobs(communicator.store(), "bench_hosts", communicator.rank(), communicator.size(), HostName(),
                     absl::Now() + communicator.timeout());
   if (!hosts.ok()) return hosts.status();
+  const absl::StatusOr<std::map<std::string, std::string>> settings = SettingsInForce();
+  if (!settings.ok()) return settings.status();
   std::vector<std::string> words = {"tutti"};
   words.insert(words.end(), job.arguments.begin(), job.arguments.end());
   const PlanOptions& plans = communicator.plan_options(job.options().memory_kind());
@@ -79,7 +99,9 @@ absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& j
                    .ranks = communicator.size(),
                    .places = PlacesOf(plans.nodes, communicator.size()),
                    .transport = std::string(communicator.transport()),
-                   .links = ToString(*plans.cost_model)};
+                   .links = ToString(*plans.cost_model),
+                   .processors = DescribeProcessors(),
+                   .settings = *settings};
   for (const std::string& host : *hosts) {
     if (std::find(about.hosts.begin(), about.hosts.end(), host) == about.hosts.end()) about.hosts.push_back(host);
   }

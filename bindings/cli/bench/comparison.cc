@@ -32,6 +32,7 @@ std::string HeadingOf(absl::Span<const BenchRecord> records) {
       absl::StrAppend(&heading, "\n#    ", about.date, ", ", InWords(about.ranks, about.places), ", host",
                       about.hosts.size() == 1 ? " " : "s ", absl::StrJoin(about.hosts, " "), ", tutti ", about.version);
     }
+    if (!about.settings.empty()) absl::StrAppend(&heading, "\n#    with ", about.settings_in_words());
     const std::string doubt = DoubtOn(records[i].rows);
     if (!doubt.empty()) absl::StrAppend(&heading, "\n#    ", doubt);
     absl::StrAppend(&heading, "\n");

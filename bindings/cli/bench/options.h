@@ -61,7 +61,7 @@ struct BenchRow {
   std::string collective;
   std::string library;           // "tutti" or "nccl"
   std::string schedule;          // empty for calls of NCCL, and with a codec
-  bool schedule_chosen = false;  // by the selector, and not by --schedule
+  bool schedule_chosen = false;  // by the selector, and not by --schedule or TUTTI_SCHEDULE
   std::string codec;             // that encodes what travels; empty: none
   std::string transport;
   int ranks = 0;

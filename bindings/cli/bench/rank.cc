@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/config.h"
 #include "base/median.h"
 #include "base/processor_line.h"
 #include "bindings/cli/bench/percentile.h"
@@ -43,6 +45,12 @@ std::vector<std::int64_t> UsedSoFar(const Communicator& communicator) {
   const Counters counters = communicator.counters();
   return {usage.ru_nivcsw, usage.ru_nvcsw, absl::ToInt64Nanoseconds(counters.engine_cpu),
           absl::ToInt64Nanoseconds(counters.engine_waiting)};
+}
+
+// Whether the selector chooses the schedules of a collective, because neither --schedule nor TUTTI_SCHEDULE names one.
+bool SelectorChooses(const BenchOptions& options, Collective collective) {
+  const absl::StatusOr<std::map<Collective, const Schedule*>> named = ParseSchedules(LoadConfig()->schedule);
+  return options.schedule.empty() && !named->contains(collective);
 }
 
 double Gigabytes(std::int64_t bytes, double microseconds) {
@@ -305,7 +313,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
       communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private", options_.memory_kind());
   if (!plan.ok()) return plan.status();
   row.schedule = plan->name.substr(plan->name.find(':') + 1);
-  row.schedule_chosen = options_.schedule.empty();
+  row.schedule_chosen = SelectorChooses(options_, traffic_.spec.collective);
   // The selector predicts an all_to_all_v of other blocks than these: see PredictSeconds.
   if (traffic_.spec.collective == Collective::kAllToAllV) return row;
   const absl::StatusOr<double> predicted = Predict(row.schedule);

@@ -104,7 +104,8 @@ BenchAbout AboutOf(const Json& object) {
                    .ranks = Number(object, "ranks", 0),
                    .places = PlacesOf(object),
                    .transport = Text(object, "transport"),
-                   .links = Text(object, "links")};
+                   .links = Text(object, "links"),
+                   .processors = Text(object, "processors")};
   const auto texts = [&object](const char* key, std::vector<std::string>& list) {
     const auto found = object.find(key);
     if (found == object.end() || !found->is_array()) return;
@@ -114,6 +115,9 @@ BenchAbout AboutOf(const Json& object) {
   };
   texts("hosts", about.hosts);
   texts("rank_hosts", about.rank_hosts);
+  const auto settings = object.find("settings");
+  if (settings == object.end() || !settings->is_object()) return about;
+  for (const auto& [name, value] : settings->items()) about.settings[name] = Text(*settings, name.c_str());
   return about;
 }
 
@@ -202,6 +206,8 @@ absl::StatusOr<Json> ParseRecord(const std::string& text) {
 
 }  // namespace
 
+std::string BenchAbout::settings_in_words() const { return absl::StrJoin(settings, " ", absl::PairFormatter("=")); }
+
 std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
   return {{"hosts", absl::StrJoin(hosts, " ")},
           {"rank_hosts", absl::StrJoin(rank_hosts, " ")},
@@ -212,15 +218,24 @@ std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
           {"nodes", absl::StrCat(places.nodes)},
           {"ranks_per_node", absl::StrCat(places.ranks_per_node)},
           {"transport", transport},
-          {"links", links}};
+          {"links", links},
+          {"processors", processors},
+          {"settings", settings_in_words()}};
 }
 
 std::string JsonOf(const BenchAbout& about) {
-  return Json{{"hosts", about.hosts},         {"rank_hosts", about.rank_hosts},
-              {"date", about.date},           {"version", about.version},
-              {"command", about.command},     {"ranks", about.ranks},
-              {"nodes", about.places.nodes},  {"ranks_per_node", about.places.ranks_per_node},
-              {"transport", about.transport}, {"links", about.links}}
+  return Json{{"hosts", about.hosts},
+              {"rank_hosts", about.rank_hosts},
+              {"date", about.date},
+              {"version", about.version},
+              {"command", about.command},
+              {"ranks", about.ranks},
+              {"nodes", about.places.nodes},
+              {"ranks_per_node", about.places.ranks_per_node},
+              {"transport", about.transport},
+              {"links", about.links},
+              {"processors", about.processors},
+              {"settings", about.settings}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -3,6 +3,7 @@
 #ifndef TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
 #define TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +25,13 @@ struct BenchAbout {
   int ranks = 0;
   BenchPlaces places = {};
   std::string transport;
-  std::string links;  // that predictions are made for, in words
+  std::string links;       // that predictions are made for, in words
+  std::string processors;  // that rank 0 can use, as `tutti info` tells them
+  // The TUTTI_* variables that were set, on rank 0, but for those that tell who a rank is.
+  std::map<std::string, std::string> settings = {};
 
+  // The settings in one line: "TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=7".
+  std::string settings_in_words() const;
   // The fields in this order, with their names.
   std::vector<std::pair<std::string, std::string>> lines() const;
 };

@@ -39,7 +39,8 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
              .ranks = 2,
              .places = {.nodes = 1, .ranks_per_node = 2},
              .transport = "ucx",
-             .links = ""};
+             .links = "",
+             .processors = ""};
   BenchRecord b = {.name = "chosen", .about = {}, .rows = {Row(4, 1), Row(8, 8)}};
   for (BenchRow& row : b.rows) row.places = {.nodes = 2, .ranks_per_node = 1};
   const std::string text = Comparison(std::vector<BenchRecord>{a, b}).value();

@@ -30,7 +30,7 @@ using ::testing::Not;
 
 constexpr char kQuick[] = " --transport inproc --iters 3 --warmup 1 ";
 
-constexpr int kLinesOfAbout = 10;  // of a CSV, about the run
+constexpr int kLinesOfAbout = 12;  // of a CSV, about the run
 
 std::int64_t Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
@@ -49,6 +49,24 @@ TEST(BenchOutputsTest, WritesTheSameRowsInEveryFormat) {
   EXPECT_EQ(Lines(jsonl.Read()), 1 + 3);
   EXPECT_EQ(Lines(csv.Read()), kLinesOfAbout + 1 + 3);
   EXPECT_THAT(plot.Read(), HasSubstr(">all_reduce, 2 ranks on 1 node<"));
+}
+
+TEST(BenchOutputsTest, TellsTheSettingsInForce) {
+  const ScratchFile plain("-plain.json"), ring("-ring.json");
+  const std::string bench = "bench all_reduce,broadcast -b 64 -e 64 --iters 3 --warmup 1 --json ";
+  ASSERT_EQ(RunTutti(bench + plain.path()).exit_code, 0);
+  const std::string settings = "TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=60 ";
+  const CommandRun run = RunTutti(bench + ring.path() + " --compare " + plain.path(), settings);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json before = nlohmann::json::parse(plain.Read()), after = nlohmann::json::parse(ring.Read());
+  EXPECT_EQ(before["run"]["settings"], nlohmann::json::object());
+  EXPECT_EQ(after["run"]["settings"], (nlohmann::json{{"TUTTI_SCHEDULE", "all_reduce=ring"}, {"TUTTI_TIMEOUT", "60"}}));
+  EXPECT_THAT(after["run"]["processors"].get<std::string>(), ContainsRegex("^([0-9]+ of )?[0-9]+ × "));
+  EXPECT_EQ(before["rows"][0]["schedule_chosen"], true);
+  EXPECT_EQ(after["rows"][0]["schedule"], "ring");
+  EXPECT_EQ(after["rows"][0]["schedule_chosen"], false);
+  EXPECT_EQ(after["rows"][1]["schedule_chosen"], true) << "the variable names no schedule of broadcast";
+  EXPECT_THAT(run.out, HasSubstr("\n#    with TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=60\n"));
 }
 
 TEST(BenchOutputsTest, WritesAnyFormatToStandardOutput) {

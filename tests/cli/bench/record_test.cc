@@ -24,7 +24,9 @@ BenchAbout SomeAbout() {
           .ranks = 2,
           .places = {.nodes = 2, .ranks_per_node = 1},
           .transport = "ucx",
-          .links = "messages take 1 µs, \"always\""};
+          .links = "messages take 1 µs, \"always\"",
+          .processors = "2 of 64 × AMD EPYC",
+          .settings = {{"TUTTI_SCHEDULE", "all_reduce=ring"}, {"TUTTI_TIMEOUT", "7"}}};
 }
 
 BenchRow SomeRow(std::int64_t bytes) {
@@ -93,7 +95,9 @@ TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
   for (const char* line :
        {"# hosts: node1 node2\n", "# rank_hosts: node1 node1 node2 node2\n", "# date: 2026-11-26T10:00:00Z\n",
         "# version: 1.2.3\n", "# command: tutti bench all_reduce --plot 'my plot.svg'\n",
-        "# links: messages take 1 µs, \"always\"\n", "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
+        "# links: messages take 1 µs, \"always\"\n", "# processors: 2 of 64 × AMD EPYC\n",
+        "# settings: TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=7\n",
+        "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
         "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,dtype,op,time_us,p50_us,p90_us,"
         "p95_us,p99_us,p99_9_us,max_us,",
         "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,bf16,sum,1.75,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
