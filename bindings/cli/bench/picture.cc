@@ -52,7 +52,7 @@ std::string LabelOf(const BenchRecord& record, const std::string& difference, co
 }  // namespace
 
 std::string PictureOf(absl::Span<const BenchRecord> records) {
-  Chart time{.x_label = "size (bytes)", .y_label = "time of a call, median (µs)", .curves = {}};
+  Chart time{.x_label = "size (bytes)", .y_label = "time of a call, mean (µs)", .curves = {}};
   Chart bandwidth{.x_label = "size (bytes)", .y_label = "bus bandwidth (GB/s)", .curves = {}};
   const std::vector<std::vector<Series>> all = SeriesOf(records);
   const std::vector<std::string> differences = DifferencesOf(records);

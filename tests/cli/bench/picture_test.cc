@@ -47,7 +47,7 @@ TEST(BenchPictureTest, DrawsTimeAndBandwidthPredictedBesideMeasured) {
   const std::string svg = PictureOf(std::vector<BenchRecord>{a, b});
   EXPECT_THAT(svg, testing::StartsWith("<svg xmlns="));
   EXPECT_THAT(svg, testing::EndsWith("</svg>\n"));
-  for (const char* text : {">all_reduce, 2 ranks<", ">time of a call, median (µs)<", ">bus bandwidth (GB/s)<",
+  for (const char* text : {">all_reduce, 2 ranks<", ">time of a call, mean (µs)<", ">bus bandwidth (GB/s)<",
                            ">a (memory mapped where it can be)<", ">b (messages)<", ">dashed: predicted<", ">4K<",
                            ">b: 2026-11-26 on node&lt;1&gt;, tutti 1.2.3, tutti bench all_reduce<"}) {
     EXPECT_THAT(svg, HasSubstr(text));

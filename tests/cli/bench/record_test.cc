@@ -129,13 +129,13 @@ TEST(BenchRecordTest, ReadsALastLineWithoutItsEnd) {
 // Rows of bench/peers have no more than this.
 TEST(BenchRecordTest, ReadsRowsOfOtherPrograms) {
   const ScratchFile scratch(".json");
-  ASSERT_TRUE(WriteFile(scratch.path(), R"({"collective": "all_reduce", "library": "mpich", "bytes": 4, "p50_us": 2})"
+  ASSERT_TRUE(WriteFile(scratch.path(), R"({"collective": "all_reduce", "library": "mpich", "bytes": 4, "time_us": 2})"
                                         "\n")
                   .ok());
   const absl::StatusOr<BenchRecord> record = ReadRecord(scratch.path());
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->rows[0].library, "mpich");
-  EXPECT_EQ(record->rows[0].p50_us, 2);
+  EXPECT_EQ(record->rows[0].time_us, 2);
   EXPECT_EQ(record->rows[0].places.nodes, 0);
   EXPECT_FALSE(record->rows[0].schedule_chosen);
 }
@@ -145,9 +145,11 @@ TEST(BenchRecordTest, SaysWhatAFileLacks) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"", "no rows; nothing was measured"},
       {"{\"rows\": []}", "no rows; nothing was measured"},
-      {"{\"rows\": [{\"collective\": \"barrier\", \"bytes\": 0}]}", "a row without p50_us"},
+      {"{\"rows\": [{\"collective\": \"barrier\", \"bytes\": 0}]}", "a row without time_us"},
+      {R"({"collective": "all_reduce", "bytes": 4, "p50_us": 2})",
+       "a row without time_us; write the file with --json or --jsonl of this version of tutti bench"},
       {"{\"rows\": [7]}", "a row without collective"},
-      {R"({"collective": "all_reduce", "bytes": 4, "p50_us": 2, "dtype": "f33"})", "a row with an unknown dtype 'f33'"},
+      {R"({"collective": "all_reduce", "bytes": 4, "time_us": 2, "dtype": "f33"})", "a row with an unknown dtype 'f33'"},
       {"size,time\n4,5\n", "line 1 is no JSON object; write the file with tutti bench --json or --jsonl"},
   };
   for (const auto& [text, answer] : mistakes) {
