@@ -69,7 +69,8 @@ struct BenchRow {
   std::int64_t bytes = 0;
   std::int64_t count = 0;
   DType dtype = DType::kF32;
-  std::string op;      // "none" for collectives that do not reduce
+  std::string op;                           // "none" for collectives that do not reduce
+  std::optional<Rank> root = std::nullopt;  // of collectives that have one
   double time_us = 0;  // the mean: all timed calls, on the rank that took longest for them, by their number
   double p50_us = 0;
   double p90_us = 0;
@@ -91,7 +92,8 @@ struct BenchRow {
   // waiting for peers.
   double engine_cpu_us = 0;
   double engine_waiting_us = 0;
-  // The time that the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
+  // The time that the host takes to make a call on the memory of a GPU, without waiting for the end: the mean, as for
+  // time_us; 0 elsewhere.
   double host_us = 0;
   double algbw_gb_s = 0;
   double busbw_gb_s = 0;

@@ -53,6 +53,12 @@ bool SelectorChooses(const BenchOptions& options, Collective collective) {
   return options.schedule.empty() && !named->contains(collective);
 }
 
+// The root in the spec of a message is its other end.
+std::optional<Rank> RootOf(const CollectiveSpec& spec) {
+  const bool has_one = HasRoot(spec.collective) && !IsPointToPoint(spec.collective);
+  return has_one ? std::optional(spec.root) : std::nullopt;
+}
+
 double Gigabytes(std::int64_t bytes, double microseconds) {
   return microseconds > 0 ? static_cast<double>(bytes) / microseconds / 1e3 : 0;
 }
@@ -124,7 +130,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   const std::int64_t made = Now();
   if (absl::Status ended = measured.caller->Wait(); !ended.ok()) return ended;
   measured.times.push_back(Now() - start);
-  measured.host_times.push_back(made - start);
+  measured.host_total += made - start;
   if (line_ != nullptr) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
   return absl::OkStatus();
 }
@@ -132,10 +138,9 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
 absl::Status BenchRank::TimeWindows(int windows) {
   for (Measured& one : measured_) {
     one.times.clear();
-    one.host_times.clear();
+    one.host_total = 0;
     one.in_line.clear();
     one.times.reserve(static_cast<std::size_t>(windows));
-    one.host_times.reserve(static_cast<std::size_t>(windows));
     one.in_line.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
@@ -190,11 +195,11 @@ absl::Status BenchRank::TimeCalls() {
   if (status.ok()) status = ReduceOverRanks(used_, DType::kI64, ReduceOp::kSum);
   for (Measured& one : measured_) {
     const std::vector<std::int64_t> own = one.times;
-    std::vector<std::int64_t> total = {std::accumulate(own.begin(), own.end(), std::int64_t{0})};
-    if (status.ok()) status = ReduceOverRanks(total, DType::kI64, ReduceOp::kMax);
-    one.total = total[0];
+    std::vector<std::int64_t> totals = {std::accumulate(own.begin(), own.end(), std::int64_t{0}), one.host_total};
+    if (status.ok()) status = ReduceOverRanks(totals, DType::kI64, ReduceOp::kMax);
+    one.total = totals[0];
+    one.host_total = totals[1];
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
-    if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = GatherLongest(one, own);
     if (status.ok() && line_ != nullptr) status = GatherInLine(one);
   }
@@ -259,10 +264,10 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   std::sort(measured.times.begin(), measured.times.end());
   const std::size_t windows = measured.times.size();
   const auto of_a_call = [&](auto nanoseconds) { return static_cast<double>(nanoseconds) / 1e3 / measured.window; };
-  const auto median_of = [&](const std::vector<std::int64_t>& nanoseconds) {
-    return of_a_call(MedianOf({nanoseconds.begin(), nanoseconds.end()}));
+  const auto mean_of = [&](std::int64_t total) {
+    return of_a_call(static_cast<double>(total) / static_cast<double>(windows));
   };
-  const double mean = of_a_call(static_cast<double>(measured.total) / static_cast<double>(windows));
+  const double mean = mean_of(measured.total);
   const auto percentile = [&](std::size_t per_mille) { return of_a_call(PercentileOf(measured.times, per_mille)); };
   // The engine's threads work for all callers, which make equally many calls.
   const double calls_of_all_ranks =
@@ -280,8 +285,9 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .count = traffic_.count,
                   .dtype = traffic_.spec.dtype,
                   .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
+                  .root = RootOf(traffic_.spec),
                   .time_us = mean,
-                  .p50_us = median_of(measured.times),
+                  .p50_us = of_a_call(MedianOf({measured.times.begin(), measured.times.end()})),
                   .p90_us = percentile(900),
                   .p95_us = percentile(950),
                   .p99_us = percentile(990),
@@ -296,7 +302,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .slept = used_[1],
                   .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
                   .engine_waiting_us = static_cast<double>(used_[3]) / 1e3 / calls_of_all_ranks,
-                  .host_us = options_.on_device() ? median_of(measured.host_times) : 0,
+                  .host_us = options_.on_device() ? mean_of(measured.host_total) : 0,
                   .algbw_gb_s = Gigabytes(traffic_.bytes(), mean),
                   .busbw_gb_s = Gigabytes(traffic_.bytes(), mean) * traffic_.bus_factor(),
                   .wrong = measured.wrong,

@@ -45,14 +45,15 @@ class BenchRank {
     BenchCaller* caller = nullptr;
     int window = 1;  // calls
     std::int64_t wrong = 0;
-    // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
+    // Nanoseconds of windows, until all their calls have ended.
     std::vector<std::int64_t> times = {};
-    std::vector<std::int64_t> host_times = {};
     // Nanoseconds that this rank, and then the rank that stood longest, stood in line for a processor in each window;
     // with options.latency on the host.
     std::vector<std::int64_t> in_line = {};
-    // Nanoseconds of all windows together, on the rank that took longest for them.
+    // Nanoseconds of all windows together, until all their calls have ended and until the host has made them, each on
+    // the rank that took longest.
     std::int64_t total = 0;
+    std::int64_t host_total = 0;
     // The longest window: its number, and the times that the ranks took, and stood in line.
     std::size_t longest = 0;
     std::vector<std::int64_t> of_ranks = {};

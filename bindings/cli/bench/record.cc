@@ -1,6 +1,7 @@
 #include "bindings/cli/bench/record.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,8 +31,10 @@ Json ObjectOf(const BenchRow& row) {
       {"nodes", IfAny(row.places.nodes > 0, row.places.nodes)},
       {"ranks_per_node", IfAny(row.places.nodes > 0, row.places.ranks_per_node)},
       {"bytes", row.bytes},
+      {"count", row.count},
       {"dtype", std::string(Name(row.dtype))},
       {"op", row.op},
+      {"root", row.root.has_value() ? Json(*row.root) : Json(nullptr)},
       {"time_us", row.time_us},
       {"p50_us", row.p50_us},
       {"p90_us", row.p90_us},
@@ -129,12 +132,18 @@ absl::StatusOr<DType> DTypeOf(const Json& object) {
   return dtype.ok() ? dtype : absl::InvalidArgumentError(absl::StrCat("a row with an ", dtype.status().message()));
 }
 
+std::optional<Rank> RootOf(const Json& object) {
+  constexpr Rank kNone = -1;
+  const Rank root = Number(object, "root", kNone);
+  return root == kNone ? std::nullopt : std::optional(root);
+}
+
 // A median is no substitute for the mean, time_us, which rows of earlier versions lack: the two may differ twofold.
 absl::StatusOr<BenchRow> RowOf(const Json& object) {
   for (const char* key : {"collective", "bytes", "time_us"}) {
     if (!object.is_object() || !object.contains(key) || object[key].is_null()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a row without ", key, "; write the file with --json or --jsonl of this version of tutti bench"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a row without ", key, "; write the file with --json or --jsonl of this version of tutti bench"));
     }
   }
   const absl::StatusOr<DType> dtype = DTypeOf(object);
@@ -148,9 +157,10 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .ranks = Number(object, "ranks", 0),
                   .places = PlacesOf(object),
                   .bytes = Number<std::int64_t>(object, "bytes", 0),
-                  .count = 0,
+                  .count = Number<std::int64_t>(object, "count", 0),
                   .dtype = *dtype,
                   .op = Text(object, "op"),
+                  .root = RootOf(object),
                   .time_us = Number(object, "time_us", 0.0),
                   .p50_us = Number(object, "p50_us", 0.0),
                   .p90_us = Number(object, "p90_us", 0.0),

@@ -32,6 +32,7 @@ std::vector<std::string> SettingsOf(const BenchRow& row, bool by_schedule = fals
           InWords(row.ranks, row.places),
           std::string(Name(row.dtype)),
           row.op == "none" ? "" : row.op,
+          row.root.has_value() ? absl::StrCat("root ", *row.root) : "",
           row.in_place ? "in place" : "out of place",
           row.schedule_chosen && !by_schedule ? "chosen schedule" : row.schedule,
           row.codec.empty() ? "no codec" : absl::StrCat("codec ", row.codec),

@@ -50,8 +50,10 @@ TEST(BenchTest, WritesTheRowsItPrints) {
                                            "p95_us",
                                            "p99_9_us",
                                            "bytes",
+                                           "count",
                                            "dtype",
                                            "op",
+                                           "root",
                                            "p50_us",
                                            "p99_us",
                                            "time_us",
@@ -191,6 +193,15 @@ TEST(BenchTest, MeasuresTheScheduleItWasTold) {
   EXPECT_EQ(rows[0]["dtype"], "bf16");
   EXPECT_EQ(rows[0]["op"], "avg");
   EXPECT_EQ(rows[0]["wrong"], 0);
+}
+
+TEST(BenchTest, TellsTheRootAndTheCount) {
+  const std::string what = " --transport inproc --ranks 3 -b 1200 -e 1200";
+  const nlohmann::json rooted = BenchRows("gather --root 2" + what), without = BenchRows("all_reduce,send_recv" + what);
+  EXPECT_EQ(rooted[0]["root"], 2);
+  EXPECT_EQ(rooted[0]["count"], 100);  // of one rank's block
+  for (const nlohmann::json& row : without) EXPECT_TRUE(row["root"].is_null());
+  EXPECT_EQ(without[0]["count"], 300);
 }
 
 // 16-bit types travel as fp32 partials, which only messages show.

@@ -101,6 +101,14 @@ TEST(BenchComparisonTest, ComparesAChosenScheduleWithItsLike) {
       HasSubstr("all has direct of 4 bytes, ring of 4 to 8 bytes; bytes has direct of 16 bytes"));
 }
 
+TEST(BenchComparisonTest, RootsAreSettings) {
+  std::vector<BenchRecord> records(3, {.name = "run", .about = {}, .rows = {Row(4, 2)}});
+  records[0].rows[0].root = 0;
+  records[1].rows[0].root = 1;
+  EXPECT_THAT(DifferencesOf({records[0], records[1]}), ElementsAre("root 0", "root 1"));
+  EXPECT_THAT(DifferencesOf({records[0], records[2]}), ElementsAre("", "")) << "the latter does not say";
+}
+
 // A sum of a codec has no schedule.
 TEST(BenchComparisonTest, ACodecIsNoSchedule) {
   std::vector<BenchRecord> records = {{.name = "plain", .about = {}, .rows = {Row(4, 2)}},

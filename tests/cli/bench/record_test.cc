@@ -38,6 +38,7 @@ BenchRow SomeRow(std::int64_t bytes) {
           .ranks = 2,
           .places = {.nodes = 2, .ranks_per_node = 1},
           .bytes = bytes,
+          .count = bytes / 2,
           .dtype = DType::kBF16,
           .op = "sum",
           .time_us = 1.75,
@@ -98,9 +99,10 @@ TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
         "# links: messages take 1 µs, \"always\"\n", "# processors: 2 of 64 × AMD EPYC\n",
         "# settings: TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=7\n",
         "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
-        "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,dtype,op,time_us,p50_us,p90_us,"
+        "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,count,dtype,op,root,time_us,"
+        "p50_us,p90_us,"
         "p95_us,p99_us,p99_9_us,max_us,",
-        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,bf16,sum,1.75,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
+        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,2,bf16,sum,,1.75,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
@@ -149,7 +151,8 @@ TEST(BenchRecordTest, SaysWhatAFileLacks) {
       {R"({"collective": "all_reduce", "bytes": 4, "p50_us": 2})",
        "a row without time_us; write the file with --json or --jsonl of this version of tutti bench"},
       {"{\"rows\": [7]}", "a row without collective"},
-      {R"({"collective": "all_reduce", "bytes": 4, "time_us": 2, "dtype": "f33"})", "a row with an unknown dtype 'f33'"},
+      {R"({"collective": "all_reduce", "bytes": 4, "time_us": 2, "dtype": "f33"})",
+       "a row with an unknown dtype 'f33'"},
       {"size,time\n4,5\n", "line 1 is no JSON object; write the file with tutti bench --json or --jsonl"},
   };
   for (const auto& [text, answer] : mistakes) {
