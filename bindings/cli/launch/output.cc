@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <climits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace tutti {
 namespace {
@@ -21,15 +23,18 @@ LineTagger::LineTagger(Rank rank, std::function<void(absl::string_view)> write)
     : tag_(absl::StrCat("[", rank, "] ")), write_(std::move(write)) {}
 
 void LineTagger::Add(absl::string_view bytes) {
+  if (bytes.empty()) return;
+  if (std::exchange(after_return_, false) && absl::ConsumePrefix(&bytes, "\n")) write_("\n");
   while (!bytes.empty()) {
-    // A progress bar ends its lines with \r.
-    const std::size_t end = bytes.find_first_of("\n\r");
-    absl::StrAppend(&line_, bytes.substr(0, end));
-    const bool ended = end != bytes.npos;
-    if (!ended && line_.size() < kMaxLineBytes) return;
-    write_(absl::StrCat(tag_, line_, ended ? bytes.substr(end, 1) : "\n"));
+    // A progress bar ends its lines with \r, and shows each at once: whether \n follows is not waited for.
+    const std::size_t at = std::min(bytes.find_first_of("\n\r"), bytes.size());
+    const absl::string_view end = bytes.substr(at, absl::StartsWith(bytes.substr(at), "\r\n") ? 2 : 1);
+    absl::StrAppend(&line_, bytes.substr(0, at));
+    after_return_ = end == "\r";
+    if (end.empty() && line_.size() < kMaxLineBytes) return;
+    write_(absl::StrCat(tag_, line_, end.empty() ? "\n" : end));
     line_.clear();
-    bytes.remove_prefix(ended ? end + 1 : bytes.size());
+    bytes.remove_prefix(at + end.size());
   }
 }
 

@@ -12,7 +12,8 @@
 
 namespace tutti {
 
-// Cuts what one rank writes into lines and hands them on as "[rank] line\n", each in one call.
+// Cuts what one rank writes into lines and hands them on as "[rank] line\n", each in one call. Lines end with "\n",
+// "\r" or "\r\n"; of an "\r\n" that comes in two parts, "\n" is handed on when it comes.
 class LineTagger {
  public:
   LineTagger(Rank rank, std::function<void(absl::string_view)> write);
@@ -24,6 +25,7 @@ class LineTagger {
   const std::string tag_;
   const std::function<void(absl::string_view)> write_;
   std::string line_;
+  bool after_return_ = false;  // the last byte ended a line, and was "\r"
 };
 
 // Text on its way to a descriptor of any kind: the descriptor may be non-blocking, and its reader slow or gone. Text is

@@ -135,6 +135,15 @@ TEST(LineTaggerTest, CutsLinesWhereverTheBytesAreCut) {
   EXPECT_EQ(written, "[12] ab\n[12] c\n[12] \n[12] 10%\r[12] 20%\r[12] end\n");
 }
 
+TEST(LineTaggerTest, AReturnAndANewlineAreOneEnd) {
+  std::string written;
+  LineTagger tagger(0, [&](absl::string_view line) { absl::StrAppend(&written, line); });
+  for (absl::string_view bytes : {"a\r\nb\r\n", "\n", "c\r", "\nd\r", "", "\n", "e\r", "\n\n", "f\r", "\n", "\n"}) {
+    tagger.Add(bytes);
+  }
+  EXPECT_EQ(written, "[0] a\r\n[0] b\r\n[0] \n[0] c\r\n[0] d\r\n[0] e\r\n[0] \n[0] f\r\n[0] \n");
+}
+
 TEST(LineTaggerTest, ALineWithoutEndIsCut) {
   std::size_t lines = 0;
   LineTagger tagger(0, [&](absl::string_view) { ++lines; });
