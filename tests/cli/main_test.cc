@@ -28,6 +28,10 @@ TEST(MainTest, LaunchSaysWhatItGivesToRanks) {
   EXPECT_THAT(RunTutti("launch --help").out, HasSubstr("Ranks have OMP_NUM_THREADS"));
 }
 
+TEST(MainTest, LaunchSaysWhatCtrlZStops) {
+  EXPECT_THAT(RunTutti("launch --help").out, HasSubstr("Ctrl-Z (SIGTSTP) stops this command alone, and not the ranks"));
+}
+
 TEST(MainTest, KnowsItsVersion) { EXPECT_EQ(RunTutti("--version").out, std::string(Version()) + "\n"); }
 
 TEST(MainTest, SaysWhatWouldBeRight) {

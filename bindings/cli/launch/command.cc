@@ -64,6 +64,7 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       "SIGHUP,\n"
       "SIGUSR1 and SIGUSR2 are passed on. When this command is killed, the ranks and what they have started are "
       "killed.\n"
+      "Ctrl-Z (SIGTSTP) stops this command alone, and not the ranks, whose deadlines would pass meanwhile.\n"
       "Ranks have OMP_NUM_THREADS, the number of threads of numeric libraries: yours, or the processors divided by N.\n"
       "With --tag-output this command waits for a slow reader of the output: without limit when the job succeeds;\n"
       "when the job fails, until the reader has read nothing for 5 s.");

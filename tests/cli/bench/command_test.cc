@@ -400,6 +400,8 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench all_reduce --ranks 0", "--ranks: expected a whole number from 1 to 65536, found 0"},
       {"bench all_reduce --ranks two", "--ranks: expected a whole number from 1 to 65536, found two"},
       {"bench all_reduce --ranks 2.5", "--ranks: expected a whole number from 1 to 65536, found 2.5"},
+      {"bench all_reduce --iters 1073741824", "--iters: expected a whole number from 1 to 10000000, found 1073741824"},
+      {"bench all_reduce -w 10000001", "--warmup: expected a whole number from 0 to 10000000, found 10000001"},
       {"bench all_reduce --min-time 1e9", "--min-time: expected a number from 1e-06 to 1e+06, found 1e9"},
       {"bench all_reduce --min-time abc", "--min-time: expected a number from 1e-06 to 1e+06, found abc"},
       {"bench all_reduce -b 1X", "4, 1K (1024), 256M or 1G"},
