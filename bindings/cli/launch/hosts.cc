@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -22,20 +25,25 @@ constexpr char kUsualSecretFile[] = "\"$HOME/.tutti_job_secret\"";
 
 // A line without its comment, in words.
 absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words) {
-  HostRanks one{.host = std::string(words[0])};
-  absl::string_view number;
-  if (words.size() == 1) {
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(words[0], absl::MaxSplits(':', 1));
-    one.host = std::string(parts.first);
-    number = parts.second;
-  } else {
-    number = words[1];
-    if (!absl::ConsumePrefix(&number, "slots=") || words.size() > 2) number = "?";
+  const bool is_ipv6 = absl::StartsWith(words[0], "[") && absl::EndsWith(words[0], "]");
+  const auto colons = absl::c_count(words[0], ':');
+  if (colons > 1 && !is_ipv6) {
+    return absl::InvalidArgumentError("write an IPv6 address in brackets: [2001:db8::1] slots=4");
   }
-  const bool is_plain = one.host.find_first_of("'\"$`\\;&|<>() ") == std::string::npos && !one.host.empty();
-  const bool says_how_many = words.size() > 1 || one.host.size() < words[0].size();
-  if (is_plain && !says_how_many) return one;
-  if (is_plain && absl::SimpleAtoi(number, &one.ranks) && one.ranks >= 1 && one.ranks <= kMaxRanks) return one;
+  HostRanks one{.host = std::string(words[0])};
+  std::string slots = words.size() > 1 ? std::string(words[1]) : "slots=1";
+  if (words.size() == 1 && colons == 1 && !is_ipv6) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(words[0], ':');
+    one.host = std::string(parts.first);
+    slots = absl::StrCat("slots=", parts.second);
+  }
+  absl::string_view number = slots;
+  const bool is_plain = !one.host.empty() && one.host.find_first_of("'\"$`\\;&|<>() ") == std::string::npos &&
+                        (is_ipv6 || !absl::StrContains(one.host, ':'));
+  if (words.size() <= 2 && is_plain && absl::ConsumePrefix(&number, "slots=") && absl::SimpleAtoi(number, &one.ranks) &&
+      one.ranks >= 1 && one.ranks <= kMaxRanks) {
+    return one;
+  }
   return absl::InvalidArgumentError("write a host, and how many ranks it has: node1 slots=4, or node1:4");
 }
 
@@ -70,17 +78,26 @@ absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file) {
   std::ifstream in(file);
   if (!in) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", file));
   std::vector<HostRanks> hosts;
+  std::map<std::string, int> lines;  // of the hosts
+  int ranks = 0;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     const std::vector<absl::string_view> words =
         absl::StrSplit(absl::string_view(line).substr(0, line.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
+    const auto refuse = [&](const auto&... why) {
+      return absl::InvalidArgumentError(absl::StrCat("--hosts ", file, ", line ", number, ": '", line, "': ", why...));
+    };
     absl::StatusOr<HostRanks> one = ParseHost(words);
-    if (!one.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--hosts ", file, ", line ", number, ": '", line, "': ", one.status().message()));
+    if (!one.ok()) return refuse(one.status().message());
+    if (const auto [first, is_new] = lines.emplace(one->host, number); !is_new) {
+      // Each command would count its own ranks from 0, and the ranks of both would take the same GPUs.
+      return refuse(one->host, " is in line ", first->second, ", too: write one line with the ranks of both");
     }
+    ranks += one->ranks;
+    if (ranks > kMaxRanks)
+      return refuse("the lines up to here name ", ranks, " ranks, and a job has at most ", kMaxRanks);
     hosts.push_back(*std::move(one));
   }
   if (hosts.empty()) return absl::InvalidArgumentError(absl::StrCat("--hosts ", file, " names no host"));

@@ -19,7 +19,8 @@ struct HostRanks {
 };
 
 // The hosts of a file in the form of Open MPI ("node1 slots=4") or MPICH ("node1:4"), one in a line; one rank where
-// nothing else is said. InvalidArgument names the line. NotFound when the file cannot be read.
+// nothing else is said. An IPv6 address is in brackets. InvalidArgument names the line that is wrong, also where a host
+// is in two lines, or where all lines together name too many ranks. NotFound when the file cannot be read.
 absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file);
 
 // For each host a line "# HOST: ranks A to B" and the command, for `sh`, that starts these ranks of the program of

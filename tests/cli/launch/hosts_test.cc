@@ -28,22 +28,36 @@ using ::testing::Not;
 
 TEST(LaunchHostsTest, ReadsTheFilesOfMpis) {
   const ScratchFile file(".txt");
-  ASSERT_TRUE(WriteFile(file.path(), "# a cluster\nnode1 slots=4\n\n  node2:2 # half\nnode3\n").ok());
+  ASSERT_TRUE(
+      WriteFile(file.path(), "# a cluster\nnode1 slots=4\n\n  node2:2 # half\nnode3\n[::1] slots=3\n[fe80::2]\n").ok());
   const absl::StatusOr<std::vector<HostRanks>> hosts = ReadHosts(file.path());
   ASSERT_TRUE(hosts.ok()) << hosts.status();
   std::vector<std::string> said;
   for (const HostRanks& one : *hosts) said.push_back(absl::StrCat(one.host, " ", one.ranks));
-  EXPECT_THAT(said, testing::ElementsAre("node1 4", "node2 2", "node3 1"));
+  EXPECT_THAT(said, testing::ElementsAre("node1 4", "node2 2", "node3 1", "[::1] 3", "[fe80::2] 1"));
 }
 
 TEST(LaunchHostsTest, NamesTheLineThatIsWrong) {
   const ScratchFile file(".txt");
   for (const char* line : {"node1 slots=0", "node1 slots=many", "node1:", "node1 4", "node1 slots=2 max_slots=4", ":3",
-                           "$(reboot)", "node1:0"}) {
+                           "$(reboot)", "node1:0", "node1:4 slots=2"}) {
     ASSERT_TRUE(WriteFile(file.path(), absl::StrCat("node0\n", line, "\n")).ok());
     const absl::Status status = ReadHosts(file.path()).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << line;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("line 2: '", line, "': write a host")));
+  }
+  const std::pair<std::string, std::string> others[] = {
+      {"2001:db8::1 slots=4",
+       "line 2: '2001:db8::1 slots=4': write an IPv6 address in brackets: [2001:db8::1] slots=4"},
+      {"[::1]:4", "line 2: '[::1]:4': write an IPv6 address in brackets: "},
+      {"node0:2", "line 2: 'node0:2': node0 is in line 1, too: write one line with the ranks of both"},
+      {"node1:65535\nnode2:2", "line 3: 'node2:2': the lines up to here name 65538 ranks, and a job has at most 65536"},
+  };
+  for (const auto& [lines, answer] : others) {
+    ASSERT_TRUE(WriteFile(file.path(), absl::StrCat("node0\n", lines, "\n")).ok());
+    const absl::Status status = ReadHosts(file.path()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << lines;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(answer));
   }
   ASSERT_TRUE(WriteFile(file.path(), "# nobody\n").ok());
   EXPECT_THAT(std::string(ReadHosts(file.path()).status().message()), HasSubstr("names no host"));
@@ -83,14 +97,14 @@ CommandRun RunScript(const std::string& script) {
 // Two hosts that are both this machine.
 TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   const ScratchFile file(".txt"), json(".json");
-  ASSERT_TRUE(WriteFile(file.path(), "127.0.0.1 slots=2\n127.0.0.1 slots=1\n").ok());
+  ASSERT_TRUE(WriteFile(file.path(), "127.0.0.1 slots=2\nlocalhost slots=1\n").ok());
   const CommandRun printed =
       RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", FreePort(),
                             " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()),
                "unset TUTTI_JOB_SECRET_FILE; ");
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 --first-rank 0 -- "));
-  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: rank 2\ntutti launch -n 1 --first-rank 2 -- "));
+  EXPECT_THAT(printed.out, HasSubstr("# localhost: rank 2\ntutti launch -n 1 --first-rank 2 -- "));
   const std::vector<std::string> commands = Commands(printed);
   ASSERT_EQ(commands.size(), 2U);
   const std::string home = testing::TempDir() + "tutti-hosts-" + std::to_string(getpid());
