@@ -138,9 +138,19 @@ def traffic_table(data):
         words = "memcpy" if case == MEMCPY else MOVES[name].format(part)
         lines.append(f"| {words} | {read:g} | {written:g} | {owned:g} | {speed(data['now'], row, OUT_OF_CACHE)} |"
                      f" {total / (read + written + owned):.2f} | {ratio(data['now'], row)} |")
-    beyond = [f"`{name.split('/')[1]}` {DIRECTIONS[name.split('/')[0]]} ({goal}, memory allows {allowed(data['now'], name)})"
-              for name, goal in GOALS.items() if goal > float(allowed(data["now"], name))]
-    return lines + ["", f"Goals that memory does not allow on this machine: {', '.join(beyond) or 'none'}."]
+    return lines + ["", *verdict(data["now"])]
+
+
+def goals_above(rows, figure_of, words):
+    """Those goals that are more than `figure_of` gives for their rows, in a sentence's list."""
+    above = [f"`{name.split('/')[1]}` {DIRECTIONS[name.split('/')[0]]} ({goal}, {words} {figure_of(rows, name)})"
+             for name, goal in GOALS.items() if goal > float(figure_of(rows, name))]
+    return ", ".join(above) or "none"
+
+
+def verdict(rows):
+    return [f"Goals missed: {goals_above(rows, ratio, 'measured')}.", "",
+            f"Goals that memory does not allow on this machine: {goals_above(rows, allowed, 'memory allows')}."]
 
 
 def instructions(figures, name):

@@ -45,6 +45,10 @@ class Page(unittest.TestCase):
         self.assertIn("Goals that memory does not allow on this machine: `uint8_block:block=1024` encode (1.8, memory"
                       " allows 1.60), `bf16` decode and add (1.3, memory allows 1.20).\n", self.page)
 
+    def test_a_missed_goal_is_named(self):
+        self.assertIn("Goals missed: `uint8_block:block=1024` encode (1.8, measured 1.50), `uint8_block:block=1024` decode"
+                      " and add (1.6, measured 1.50), `bf16` encode (1.3, measured 1.20).\n", self.page)
+
     def test_traffic_has_its_bytes_and_its_speed(self):
         self.assertEqual(self.row("values are read, a message of 1/4 is written")[1:5], ["4", "1", "1", "8.9"])
         self.assertEqual(self.row("a message of 1/2 is read and added to values")[1:4], ["6", "4", "0"])
