@@ -30,8 +30,15 @@ def accuracy_of(rows):
     return f"{statistics.mean(values):.2f} %" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
+MARK_OF_WHOLE = " ¹"  # of times that are not like those of the other lines
+
+
 def table(rows, args):
-    """One line per strategy: seeds averaged, links as columns; a sentence on async, which differs by link."""
+    """One line per strategy: seeds averaged, links as columns; a sentence on async, which differs by link.
+
+    Times of an async that was trained on each link are marked: they are of these trainings, and those of the other lines
+    of short interleaved ones.
+    """
     links = args.links
     head = ["strategy", "accuracy", "KB per step and rank"]
     for link in links:
@@ -41,13 +48,20 @@ def table(rows, args):
         last = [row for row in group if row["link"] == links[-1]]
         cells = [f"`{name_of(group[0])}`", accuracy_of([row for row in group if row["link"] == links[0]]),
                  "—" if last[0]["bytes_per_step"] is None else f"{mean(last, 'bytes_per_step') / 1e3:,.0f}"]
+        mark = MARK_OF_WHOLE if group[0]["strategy"] == "async" and is_trained_on_each_link(group) else ""
         for link in links:
             there = [row for row in group if row["link"] == link]
             times = [row["seconds_to_target"] for row in there]
             reached = None if None in times else statistics.mean(times)
-            cells += [f"{mean(there, 'step_ms'):,.1f}", seconds(mean(there, "epoch_seconds")), seconds(reached)]
+            cells += [f"{mean(there, 'step_ms'):,.1f}{mark}", seconds(mean(there, "epoch_seconds")) + mark,
+                      seconds(reached) + (mark if reached else "")]
         lines.append(results.line(cells))
     return lines + [""] + places_of_async([row for row in rows if row["strategy"] == "async"], links)
+
+
+def is_trained_on_each_link(rows):
+    """Whether the times in these rows of async are those of a training on each link, whose bytes are known then."""
+    return all(row["bytes_per_step"] is not None for row in rows)
 
 
 def places_of_async(rows, links):
@@ -55,11 +69,14 @@ def places_of_async(rows, links):
     if not rows:
         return []
     where = "`async`, whose rounds follow the clock, was trained on"
-    if any(row["trained_on"] != row["link"] for row in rows):
+    if not is_trained_on_each_link(rows):
         return [f"{where} {LOOPBACK} alone: its accuracy is from there; how it learns on the other links, and its"
                 " bytes, were not measured.", ""]
     each = ", ".join(f"{accuracy_of(there)} on {link}" for (link,), there in by(rows, "link").items())
-    return [f"{where} every link: {each}; its bytes are those on {links[-1]}.", ""]
+    return [f"{where} every link: {each}; its bytes are those on {links[-1]}.{MARK_OF_WHOLE} Its times are those of these"
+            " trainings, which ran one after the other; the times of all other lines are those of short interleaved ones. They"
+            " do not compare: under what is asked for, `async` is beside a step without communication in interleaved runs.",
+            ""]
 
 
 def judgements(rows, steps, no_communication, args):
