@@ -141,7 +141,8 @@ def write_page(rows, runs):
         f"{results.measured(runs.used)}, the cnn on"
         f" Fashion-MNIST on loopback, {args.steps} steps, {args.rounds} rounds in turn. Figures are those of rank 0, in"
         " milliseconds, medians over the rounds: the median step of rank 0, and the time of a step during which its training"
-        " thread slept, which is neither running nor ready to run. The straggler is the last rank, stopped for 20 ms in"
+        " thread slept, which is neither running nor ready to run. The ratio is the median of the ratios within each round,"
+        " and not the ratio of the medians beside it. The straggler is the last rank, stopped for 20 ms in"
         " every 40. Asked for:"
         " one straggler slows `async` on the others by at most 5 %.", "", results.beside(runs.used), ""] + table(rows) + ["",
         "A stopped rank leaves its core to other ranks. Where ranks outnumber cores and may run on any core, rank 0 gains"

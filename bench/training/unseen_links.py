@@ -212,6 +212,9 @@ def tables(rows):
     yield "\n## Every strategy, measured and predicted\n"
     yield "Milliseconds of a step, measured (predicted). Where the bytes alone keep the link busy for too long: > and that time.\n"
     strategies = list(dict.fromkeys(name for row in rows for name in row["predicted_ms"]))
+    for left_out, like in SAME_OR_FASTER.items():
+        if left_out not in strategies:
+            yield f"`{left_out}` is left out: it sends the bytes of `{like}`, and computes no less.\n"
     yield results.line(["strategy", *(f"{row['model']}, {row['ranks']} ranks, {link_of(row)}" for row in rows)])
     yield "| --- |" + " ---: |" * len(rows)
     for name in strategies:

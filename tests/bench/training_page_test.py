@@ -1,12 +1,16 @@
-"""bench/training/page.py: which times of async compare with those of the other strategies, and which do not."""
+"""The pages of bench/training: which times of async compare with those of other strategies; the ratio of a straggler."""
 
+import contextlib
+import io
 import pathlib
 import sys
+import tempfile
 import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/training"))
 import page
+import straggler
 
 LINKS = ["loopback", "1gbit"]
 
@@ -34,6 +38,19 @@ class TimesOfAsync(unittest.TestCase):
             lines = table(links, [row("async", link, "loopback", None) for link in links])
             self.assertNotIn("¹", "".join(lines))
             self.assertIn("was trained on loopback alone", lines[-2])
+
+
+class Straggler(unittest.TestCase):
+    def test_the_page_says_what_the_ratio_is(self):
+        row = {"ranks": 4, "strategy": "async", "ratio": 1.5, "cost": 0.01, "step_ms": {"even": [10.0], "straggler": [12.0]},
+               "slept_ms": {"even": [0.1], "straggler": [0.2]}}
+        with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            folder = pathlib.Path(out)
+            args = types.SimpleNamespace(out=folder, steps=120, rounds=1)
+            straggler.write_page([row], types.SimpleNamespace(args=args, used=[{}]))
+            text = (folder / "straggler.md").read_text()
+        self.assertIn("The ratio is the median of the ratios within each round, and not the ratio of the medians", text)
+        self.assertIn("| 4 | `async` | 10.00 | 12.00 | 1.50 |", text)
 
 
 if __name__ == "__main__":

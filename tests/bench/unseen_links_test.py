@@ -210,6 +210,7 @@ class Judgement(unittest.TestCase):
         self.assertIn("| cnn | 2 | 80 Mb/s | 10.0 | `bytegrad` | 18.5 | `bytegrad` | 18.5 | 1.00 | yes |", page)
         self.assertIn("| 40.0 | `gradient_allreduce` | 50.0 | 1.25 | **no** |", page)
         self.assertIn("| `gradient_allreduce` | > 40.0 (20.0) | 50.0 (20.0) |", page)
+        self.assertIn(f"`{TWIN}` is left out: it sends the bytes of `{CAST}`, and computes no less.\n", page)
 
 
 @unittest.skipUnless(BIN, "no FOLDER was given")
