@@ -82,8 +82,10 @@ def page(result, name):
     yield "message then seems to take two ways, and one where they leave it together."
     yield f"A link that has rested meanwhile lets {show_bytes(BURST_BYTES)} pass at once: messages up to there take less"
     yield "than `wire`, and less than the model expects by which Tutti chooses its schedules."
-    yield f"`{IN_CODEC}`: all_reduce with `--codec {CODEC}`, which loses what 8 bits for each element lose; `× {CODED.replace('_', ' ')}` is"
-    yield "the time of the best peer, for exact sums, / this time.\n"
+    if IN_CODEC in names:
+        yield f"`{IN_CODEC}`: all_reduce with `--codec {CODEC}`, which loses what 8 bits for each element lose;"
+        yield f"`× {CODED.replace('_', ' ')}` is the time of the best peer, for exact sums, / this time."
+    yield ""
     yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
                             show_time)
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):

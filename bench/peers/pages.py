@@ -9,6 +9,10 @@ from comparison import OURS, idle, merged, range_of, ratio_of, rounds_of, show_b
 from peers import PYTHON
 
 
+OF_GLOO = ("gloo is called from Python, through torch.distributed, as its users call it: what these take is part of its times. "
+           "The other libraries are called from C or C++.")
+
+
 def show_us(us):
     return "—" if us is None else f"{us:.2f}" if us < 10 else f"{us:,.0f}"
 
@@ -65,6 +69,8 @@ def heading(result, what, script, page):
     yield idle.line([row.get("in_use") for row in result["rows"]]) + "\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
+    if "gloo" in result["versions"]:
+        yield OF_GLOO + "\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"
 
 

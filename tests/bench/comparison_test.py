@@ -208,6 +208,14 @@ class Pages(unittest.TestCase):
         self.assertIn("| 9,000 (93 %) | 2,500 | 10,000 (84 %) | 1.11 | 1.11 | 4.00 |", page)
         self.assertIn("Nowhere.", page)  # where Tutti is behind
 
+    def test_a_page_explains_what_it_has(self):
+        rows = {name: [on_hosts(column, 0, 9000) for column in ("tutti", name)]
+                for name in ("tutti-uint8_block", "gloo")}
+        pages_of = {name: self.written(hosts.write_results, of)["hosts.md"] for name, of in rows.items()}
+        for name, text in (("tutti-uint8_block", "`tutti-uint8_block`: all_reduce with"), ("gloo", pages.OF_GLOO)):
+            for other, page in pages_of.items():
+                self.assertEqual(text in page, other == name, (text, other))
+
     def test_a_page_says_which_memory_tutti_is_behind_in(self):
         rows = [row(name, 0, us, nbytes, rewrite=False)
                 for nbytes, times in ((4, (3, 4, 2)), (1 << 20, (1, 3, 2)), (4 << 20, (1, 2, 3)))
