@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/usable_processors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/launch/launcher_run.h"
@@ -82,9 +84,8 @@ TEST(LaunchTest, RanksShareTheProcessorsUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(given.Count("threads7\n"), 2) << given.text;
   EXPECT_EQ(given.Count("OMP_NUM_THREADS"), 0) << given.text;
   unsetenv("OMP_NUM_THREADS");
-  Launcher shared(2,
-                  "n=$(env -u OMP_NUM_THREADS nproc); "
-                  "[ $OMP_NUM_THREADS = $((n > 1 ? n / 2 : 1)) ] && echo shared of $n");
+  const int share = std::max(1, UsableProcessors() / 2);
+  Launcher shared(2, absl::StrCat("[ $OMP_NUM_THREADS = ", share, " ] && echo shared of the processors"));
   EXPECT_EQ(shared.Finish(), 0);
   EXPECT_EQ(shared.Count("shared of"), 2) << shared.text;
   EXPECT_EQ(shared.Count("tutti launch: each of 2 rank(s) has OMP_NUM_THREADS="), 1) << shared.text;
