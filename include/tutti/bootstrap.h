@@ -96,7 +96,8 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 
-// Compares named fields over all ranks. InvalidArgument, the same on every rank, when a field differs:
+// Compares named fields over all ranks; of fields that have one name, the first with the first, the second with the
+// second, and so on. InvalidArgument, the same on every rank, when a field differs:
 // "rank 2 has bucket_bytes=1048576, rank 0 has 26214400".
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,
                             const std::vector<std::pair<std::string, std::string>>& fields, absl::Time deadline);

@@ -92,8 +92,9 @@ class BucketExchange {
   // the gradients of a GPU are computed (CallOptions::stream).
   //
   // A refused exchange is a Work that has ended at once, while peers that make the call wait for this rank until their
-  // timeout: InvalidArgument for a bucket that is not set, null data or a negative timeout; FailedPrecondition for a
-  // bucket that is still under way. Other errors are those of the communicator.
+  // timeout: InvalidArgument for a bucket that is not set, null data, data in memory of another kind than that of
+  // Create, or a negative timeout; FailedPrecondition for a bucket that is still under way. Other errors are those of
+  // the communicator.
   Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration(), void* stream = nullptr);
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are

@@ -14,7 +14,9 @@ struct Schedule;
 inline constexpr std::int32_t kMaxTag = (1 << 28) - 1;
 
 struct CallOptions {
-  // Which schedule serves the call, equal on all ranks; nullptr, on all ranks: the selector decides.
+  // Which schedule serves the call, equal on all ranks; nullptr, on all ranks: the one that
+  // CommunicatorOptions::schedules names for the collective, and where it names none the selector decides;
+  // &kSelectorsChoice (schedule.h): the selector decides in any case.
   const Schedule* schedule = nullptr;
   // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
   // when the call has its place among the calls; the clock of a Recv, which may be posted long before its message is
@@ -25,7 +27,7 @@ struct CallOptions {
   // belongs to the run and not to the plan: a bound Send may have another tag each time.
   std::int32_t tag = 0;
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
-  // make no progress before Wait.
+  // make no progress before Wait, OnDone or AwaitElsewhere.
   bool caller_drives = false;
   // Other work needs the cores more than the caller needs the result: a thread that waits for this call sleeps until
   // something arrives, and does not poll.
@@ -46,8 +48,10 @@ struct CallOptions {
   // buffers are all null, which this rank makes without any element, is one on the memory of the GPU where a stream is
   // given, and otherwise one on host memory.
   void* stream = nullptr;
-  // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
-  // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.
+  // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step.
+  // Collectives that meet with different numbers end with an error: on one node with InvalidArgument that names both;
+  // between nodes, where their messages meet no receives, with DeadlineExceeded. Sends and Recvs are not compared. 0:
+  // not given.
   std::uint32_t owner = 0;
   std::uint64_t round = 0;
 };

@@ -31,7 +31,11 @@ struct CommunicatorOptions {
   // Every wait for a peer ends after this long, which is positive, with DeadlineExceeded that names the peer;
   // TUTTI_TIMEOUT. Ranks may have different timeouts.
   std::optional<absl::Duration> timeout = std::nullopt;
-  // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
+  // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE. A
+  // schedule that serves memory of one kind alone is for calls on such memory alone, and the selector decides for the
+  // others: `native` is for the memory of GPUs, and one that maps peers, such as `direct`, for that of the host. A
+  // schedule that serves neither here makes calls of its collective Unimplemented. What Tutti calls for itself (to make
+  // groups, and in a Synchronizer) does not use them: docs/selection.md.
   std::optional<std::string> schedules = std::nullopt;
   // Pipelining unit of message schedules, in bytes, at least kLeastSegmentBytes; the largest integer: never cut.
   std::int64_t segment_bytes = 256 << 10;
@@ -89,10 +93,12 @@ class BoundPlan {
   // Another handle to the run that was started last. Before the first Start, the handle of a call that has ended OK.
   Work LastRun() const;
   // Names other memory, of the same sizes, for the runs from here on; `scratch` stays what it was. FailedPrecondition
-  // while a run is under way; InvalidArgument names a buffer that is missing, or says that input and output overlap.
+  // while a run is under way; InvalidArgument names a buffer that is missing, or says that input and output overlap, or
+  // that the plan was bound to memory of another kind (of the host, or of a GPU).
   // ResourceExhausted when the arena has no room to stage the memory: the next run, which must be started all the same,
   // then ends with that error on all ranks, unless there is room by then.
   absl::Status Rebind(const PlanBuffers& buffers);
+  // A plan without steps, where Communicator::Bind has not made this BoundPlan, or it was moved from.
   const Plan& plan() const;
 
  private:

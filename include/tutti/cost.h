@@ -22,8 +22,9 @@ struct Cost {
 
 // Simulates the plans of all ranks (given as for Verify) on the model; a step starts as soon as its dependencies, its
 // message or its signal is there. `nodes` is the node of each rank, as in PlanOptions; empty: see
-// CostModel::ranks_per_node. Errors are those of Verify, whose form, matching and progress must hold;
-// FailedPrecondition also where the plans have native steps of whose time the model says nothing.
+// CostModel::ranks_per_node. Errors are those of Verify, whose form, matching and progress must hold; InvalidArgument
+// also where `nodes` has not the nodes of all ranks, and FailedPrecondition where the plans have native steps of whose
+// time the model says nothing.
 absl::StatusOr<Cost> CostOf(absl::Span<const Plan> plans, const CostModel& model, absl::Span<const int> nodes = {});
 
 // When one step happens in that simulation, in seconds from the common start.
@@ -40,8 +41,9 @@ struct StepTime {
 
 // The times of the steps of each plan: the simulation of CostOf, without the checks of the plans, which must be those
 // that BuildPlan makes. `plans` may be those of some ranks only, each once. A peer without a plan is then taken to do
-// what the rank that waits for the peer does itself at that point, as in PredictSeconds. FailedPrecondition where the
-// plans have native steps of whose time the model says nothing.
+// what the rank that waits for the peer does itself at that point, as in PredictSeconds. InvalidArgument where `nodes`
+// has not the nodes of all ranks of the world; FailedPrecondition where the plans have native steps of whose time the
+// model says nothing.
 absl::StatusOr<std::vector<std::vector<StepTime>>> TimesOf(absl::Span<const Plan> plans, const CostModel& model,
                                                            absl::Span<const int> nodes = {});
 

@@ -27,7 +27,7 @@ struct Range {
 };
 
 // Chunk `index` of `count` elements that are cut into `parts` nearly equal chunks: the first (count mod parts) chunks
-// are one element longer.
+// are one element longer. An empty range where there are no parts.
 Range ChunkOf(std::int64_t count, int parts, int index);
 
 // The least PlanOptions::segment_bytes: a segment holds an element of most types.

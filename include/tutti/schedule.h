@@ -32,6 +32,11 @@ struct Schedule {
   absl::Status (*competes)(const CollectiveSpec& spec, int size, const PlanOptions& options) = nullptr;
 };
 
+// Stands, in CallOptions::schedule, for the schedule that the selector chooses, also where
+// CommunicatorOptions::schedules names another one. Calls that Tutti makes for itself are served so. It makes no plans
+// itself.
+extern const Schedule kSelectorsChoice;
+
 // `supports` of a schedule that can do everything its collective can.
 absl::Status SupportsAll(const CollectiveSpec& spec, int size, const PlanOptions& options);
 // `supports` of a schedule that reads and writes mapped memory of its peers.

@@ -132,8 +132,8 @@ class Synchronizer {
   // front of the last digit of the owner: "owner 23" is a call of synchronizer number 2.
   std::uint32_t number() const;
   // `options` with this synchronizer as owner and, where all ranks step together, this step as round; for calls that
-  // its user makes on the communicator. Ranks whose calls meet in different steps, or for different synchronizers, then
-  // get an error instead of each other's values.
+  // its user makes on the communicator. Ranks whose collectives meet in different steps, or for different
+  // synchronizers, then get an error instead of each other's values (CallOptions::owner).
   CallOptions OwnCall(const CallOptions& options = {}) const;
 
   int bucket_count() const;

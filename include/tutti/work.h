@@ -82,6 +82,8 @@ class Work {
   // next one begins beside it on another thread. So a callback that blocks holds up no other, and data that several
   // callbacks use needs a lock. Where the system starts no more threads, OnDone waits for the call and calls `callback`
   // on this thread. In a forked child a call of the parent that has not ended is told as FailedPrecondition, at once.
+  // A callback must not throw: the process ends (std::terminate), on whatever thread the callback runs. A null callback
+  // does nothing. A call that its caller has promised to drive (CallOptions::caller_drives) needs no Wait any more.
   // Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 

@@ -177,8 +177,8 @@ constexpr Variable kVariables[] = {
                                 "libnccl.so.2 before, as PyTorch does; without it the system finds libnccl.so.2."),
     Make<&Config::schedule>(
         "TUTTI_SCHEDULE",
-        "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial. Equal on all "
-        "ranks."),
+        "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial. One that serves memory "
+        "of one kind alone, of the host or of GPUs, is used there alone. Equal on all ranks."),
     Make<&Config::extensions>(
         "TUTTI_EXTENSIONS",
         "Libraries with schedules, codecs and algorithms of your own to load (docs/extensions.md): paths, with colons "

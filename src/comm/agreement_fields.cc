@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,37 +25,54 @@ bool TakePiece(absl::string_view& packed, std::string& piece) {
   return true;
 }
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
+struct Field {
+  std::string name;
+  std::size_t occurrence = 1;  // several fields may have one name: the first, second, … of them
+  std::string value;
+
+  bool is(const Field& other) const { return name == other.name && occurrence == other.occurrence; }
+};
+
+using Fields = std::vector<Field>;
 
 bool Unpack(absl::string_view packed, Fields& fields) {
+  absl::flat_hash_map<std::string, std::size_t> occurrences;
   while (!packed.empty()) {
-    auto& [key, value] = fields.emplace_back();
-    if (!TakePiece(packed, key) || !TakePiece(packed, value)) return false;
+    Field& field = fields.emplace_back();
+    if (!TakePiece(packed, field.name) || !TakePiece(packed, field.value)) return false;
+    field.occurrence = ++occurrences[field.name];
   }
   return true;
 }
 
-const std::string* Find(const Fields& fields, absl::string_view key) {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.first == key; });
-  return found == fields.end() ? nullptr : &found->second;
+const Field* Find(const Fields& fields, const Field& wanted) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.is(wanted); });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+// The name of a field; of fields of one name, the second and later ones are "name (2)", "name (3)", ….
+std::string NameOf(const Field& field) {
+  return field.occurrence == 1 ? field.name : absl::StrCat(field.name, " (", field.occurrence, ")");
 }
 
 std::string OrNothing(absl::string_view value) { return value.empty() ? "nothing" : std::string(value); }
 
 // The fields of `rank` that differ from those of rank 0.
 void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vector<std::string>& differences) {
-  for (const auto& [key, value] : of_rank_0) {
-    const std::string* other = Find(fields, key);
-    if (other == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has no ", key, ", rank 0 has ", OrNothing(value)));
-    } else if (*other != value) {
+  for (const Field& expected : of_rank_0) {
+    const Field* const field = Find(fields, expected);
+    if (field == nullptr) {
       differences.push_back(
-          absl::StrCat("rank ", rank, " has ", key, "=", OrNothing(*other), ", rank 0 has ", OrNothing(value)));
+          absl::StrCat("rank ", rank, " has no ", NameOf(expected), ", rank 0 has ", OrNothing(expected.value)));
+    } else if (field->value != expected.value) {
+      differences.push_back(absl::StrCat("rank ", rank, " has ", NameOf(*field), "=", OrNothing(field->value),
+                                         ", rank 0 has ", OrNothing(expected.value)));
     }
   }
-  for (const auto& [key, value] : fields) {
-    if (Find(of_rank_0, key) == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", OrNothing(value), ", rank 0 has no ", key));
+  for (const Field& field : fields) {
+    if (Find(of_rank_0, field) == nullptr) {
+      differences.push_back(absl::StrCat("rank ", rank, " has ", NameOf(field), "=", OrNothing(field.value),
+                                         ", rank 0 has no ", NameOf(field)));
     }
   }
 }

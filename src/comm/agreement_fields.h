@@ -16,8 +16,9 @@ namespace tutti {
 std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields);
 
 // Compares the packed lists of all ranks, in rank order, with that of rank 0. InvalidArgument names the ranks and
-// fields that differ: "rank 2 has bucket_bytes=1048576, rank 0 has 26214400". DataLoss, with the `name` of the
-// agreement, when an entry of `packed` is no list. Equal lists give equal results on every rank.
+// fields that differ: "rank 2 has bucket_bytes=1048576, rank 0 has 26214400". Of fields that have one name, the first
+// is compared with the first, the second with the second, and so on. DataLoss, with the `name` of the agreement, when
+// an entry of `packed` is no list. Equal lists give equal results on every rank.
 absl::Status CompareFields(absl::string_view name, absl::Span<const std::string> packed);
 
 // The first `most` items, and how many more there are.

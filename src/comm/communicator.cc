@@ -20,6 +20,12 @@
 namespace tutti {
 namespace {
 
+absl::Status CheckStore(const Bootstrap& bootstrap) {
+  if (bootstrap.store != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("Communicator::Create of rank ", bootstrap.identity.rank,
+                                                 ": bootstrap.store is null; it must be a store that all ranks share"));
+}
+
 // The offset, by rank, of the world's control block in the region of each rank, which is the first block that the rank
 // has opened. No rank signals to another before this exchange has ended, when the blocks of both are ready.
 absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size, std::int64_t offset,
@@ -41,6 +47,7 @@ absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank ran
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
                                                                    const CommunicatorOptions& options) {
+  if (absl::Status status = CheckStore(bootstrap); !status.ok()) return status;
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
   absl::StatusOr<std::unique_ptr<Transport>> transport =
@@ -64,6 +71,11 @@ Communicator::~Communicator() {
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
                                                                    std::unique_ptr<Transport> transport,
                                                                    const CommunicatorOptions& options) {
+  if (absl::Status status = CheckStore(bootstrap); !status.ok()) return status;
+  if (transport == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("Communicator::Create of rank ", bootstrap.identity.rank,
+                                                   ": transport is null; expected one that is not connected yet"));
+  }
   absl::StatusOr<std::shared_ptr<Runtime>> runtime = StartRuntime(bootstrap, std::move(transport), options);
   if (!runtime.ok()) return runtime.status();
   const int size = bootstrap.identity.size;
@@ -218,10 +230,9 @@ absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const Cal
 
 std::string Communicator::Explain(const CollectiveSpec& spec) const {
   if (absl::Status status = Validate(spec, rank(), size()); !status.ok()) return std::string(status.message());
-  const auto configured = impl_->runtime->schedules.find(spec.collective);
-  if (configured != impl_->runtime->schedules.end()) {
-    return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", configured->second->name,
-                        ", as TUTTI_SCHEDULE or CommunicatorOptions::schedules says\n");
+  constexpr absl::string_view kWhere = "TUTTI_SCHEDULE or CommunicatorOptions::schedules";
+  if (const Schedule* const named = impl_->ConfiguredFor(spec.collective, impl_->plan_options); named != nullptr) {
+    return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", named->name, ", as ", kWhere, " says\n");
   }
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
   if (!selection.ok()) return std::string(selection.status().message());
@@ -231,6 +242,10 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
       impl_->ScheduleFor(spec, nullptr, /*private_buffers=*/true, impl_->plan_options);
   if (other.ok() && *other != selection->schedule) {
     absl::StrAppend(&text, "for buffers of any rank that peers cannot map: ", (*other)->name, "\n");
+  }
+  if (const auto on_gpus = impl_->runtime->schedules.find(spec.collective);
+      on_gpus != impl_->runtime->schedules.end()) {
+    absl::StrAppend(&text, on_gpus->second->name, ", which ", kWhere, " names, serves memory of GPUs alone\n");
   }
   return text;
 }

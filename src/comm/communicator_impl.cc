@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -126,10 +127,12 @@ std::string KeyOf(const PlanOptions& options) {
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
-// A rank on another node whose memory or signals the plan uses; nullopt: there is none.
+// A rank on another node whose memory or signals the plan uses; nullopt: there is none. The plan may not be verified
+// yet: ranks that do not exist are on no node.
 std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& nodes) {
   const auto is_far = [&](Rank rank) {
-    return rank != kSelf && nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(plan.rank)];
+    if (rank < 0 || rank >= plan.size) return false;
+    return nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(plan.rank)];
   };
   for (const Ref& ref : plan.refs) {
     if (is_far(ref.owner)) return ref.owner;
@@ -159,6 +162,21 @@ CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& option
     spec.recv_counts.push_back(count(peer, rank));
   }
   return spec;
+}
+
+// Whether `schedule` serves calls of at least one of a few lengths.
+bool ServesSome(const Schedule& schedule, int size, const PlanOptions& options) {
+  constexpr std::int64_t kCounts[] = {1, 1 << 12, 1 << 20, 1 << 24};
+  return std::any_of(std::begin(kCounts), std::end(kCounts), [&](std::int64_t count) {
+    CollectiveSpec spec = {.collective = schedule.collective};
+    if (spec.collective == Collective::kAllToAllV) {
+      spec.send_counts.assign(static_cast<std::size_t>(size), count);
+      spec.recv_counts = spec.send_counts;
+    } else if (spec.collective != Collective::kBarrier) {
+      spec.count = count;
+    }
+    return schedule.supports(spec, size, options).ok();
+  });
 }
 
 // InvalidArgument when a buffer is missing that the plan needs, or input and output overlap.
@@ -207,7 +225,10 @@ Work BoundPlan::LastRun() const { return impl_ != nullptr ? impl_->LastRun() : W
 absl::Status BoundPlan::Rebind(const PlanBuffers& buffers) {
   return impl_ != nullptr ? impl_->Rebind(buffers) : HasNoPlan();
 }
-const Plan& BoundPlan::plan() const { return impl_->plan(); }
+const Plan& BoundPlan::plan() const {
+  static const Plan& none = *new Plan;
+  return impl_ != nullptr ? impl_->plan() : none;
+}
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
   if (call_->in_forked_child()) return Work(NotInForkedChild(plan().rank));
@@ -243,11 +264,22 @@ absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was given other memory before its last run had ended"));
   }
   if (absl::Status status = CheckBuffers(plan(), buffers); !status.ok()) return status;
+  if (absl::Status status = CheckKindOfMemory(buffers); !status.ok()) return status;
   absl::Status placed = call_->SetBuffers(buffers.in, buffers.out, buffers.state);
   // Without a run of this rank the peers would wait, so the next run is started and refused with `placed`; an OK status
   // clears an earlier refusal.
   if (placed.ok() || call_->program().uses_lane) call_->RefuseNextRun(placed);
   return placed;
+}
+
+absl::Status BoundPlan::Impl::CheckKindOfMemory(const PlanBuffers& buffers) const {
+  if (call_->program().stream_order != nullptr) return absl::OkStatus();
+  const absl::StatusOr<bool> on_device =
+      AreOnDevice(runtime_.device, plan().rank, {buffers.in, buffers.out, buffers.state});
+  if (!on_device.ok() || !*on_device) return on_device.status();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", plan().rank, ": ", plan().name,
+                   " is bound to memory of the host and is given memory of a GPU; bind another plan to that memory"));
 }
 
 Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel,
@@ -346,15 +378,22 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
   return pool->Take();
 }
 
+const Schedule* Communicator::Impl::ConfiguredFor(Collective collective, const PlanOptions& options) const {
+  const auto configured = runtime->schedules.find(collective);
+  if (configured == runtime->schedules.end()) return nullptr;
+  const Schedule* const named = configured->second;
+  if (!runtime->device.has_value() || ServesSome(*named, channel->size(), options)) return named;
+  const PlanOptions& elsewhere = &options == &device_options ? plan_options : device_options;
+  return ServesSome(*named, channel->size(), elsewhere) ? nullptr : named;
+}
+
 absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
                                                                 bool private_buffers,
                                                                 const PlanOptions& options) const {
   // Selection computes with sizes, which are meaningful for a valid spec only.
   if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
-  if (wanted != nullptr) return wanted;
-  if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {
-    return configured->second;
-  }
+  if (wanted == nullptr) wanted = ConfiguredFor(spec.collective, options);
+  if (wanted != nullptr && wanted != &kSelectorsChoice) return wanted;
   absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), options);
   // Between nodes, messages are sent straight from the callers' buffers.
   const bool may_stage = private_buffers && options.all_mapped();
@@ -465,7 +504,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const Pla
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = VerifyPlansOfAllRanks(*plan, plan_of); !status.ok()) return status;
-  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  const absl::StatusOr<bool> on_device = AreOnDevice({buffers.in, buffers.out, buffers.state});
   if (!on_device.ok()) return on_device.status();
   if (*on_device) return BindOnDevice(*std::move(plan), plan_of, buffers);
   return BindVerified(Compile(*std::move(plan)), buffers);
@@ -494,7 +533,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
                ? absl::FailedPreconditionError(absl::StrCat("strategy ", name, ": ", verified.message()))
                : verified;
   };
-  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  const absl::StatusOr<bool> on_device = AreOnDevice({buffers.in, buffers.out, buffers.state});
   if (!on_device.ok()) return on_device.status();
   const PlanOptions& options_here = *on_device ? device_options : plan_options;
   absl::StatusOr<Plan> plan = plan_of(channel->rank(), options_here);
@@ -549,7 +588,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(std::shared_ptr<const
                                                            const PlanBuffers& buffers) {
   if (absl::Status runnable = runtime->engine->CheckRunnable(*program); !runnable.ok()) return runnable;
   tutti::Call* const call = tutti::Call::Create(std::move(program), *channel, buffers.scratch);
-  auto impl = std::make_unique<BoundPlan::Impl>(call, bound_plans_);
+  auto impl = std::make_unique<BoundPlan::Impl>(*runtime, call, bound_plans_);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {
     return status;
   }

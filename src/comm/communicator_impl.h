@@ -4,6 +4,7 @@
 #include <atomic>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,10 +24,16 @@ namespace tutti {
 // GPU.
 absl::Status CheckCallOptions(const CallOptions& options, const CollectiveSpec& spec, bool on_device, Rank rank);
 
+// Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
+// GPU (`device` is nullopt) they are not.
+absl::StatusOr<bool> AreOnDevice(const std::optional<StreamDevice>& device, Rank rank,
+                                 absl::Span<const void* const> buffers);
+
 class BoundPlan::Impl {
  public:
-  // Counts itself in `bound_plans`.
-  Impl(Call* call, std::shared_ptr<std::atomic<int>> bound_plans) : call_(call), bound_plans_(std::move(bound_plans)) {
+  // Counts itself in `bound_plans`. `runtime`: of the communicator, which outlives this.
+  Impl(const Runtime& runtime, Call* call, std::shared_ptr<std::atomic<int>> bound_plans)
+      : runtime_(runtime), call_(call), bound_plans_(std::move(bound_plans)) {
     bound_plans_->fetch_add(1);
   }
   ~Impl() {
@@ -40,6 +47,11 @@ class BoundPlan::Impl {
   const Plan& plan() const { return call_->program().plan; }
 
  private:
+  // InvalidArgument where a plan that is bound to memory of the host would get memory of a GPU. Runs on a GPU check
+  // their memory themselves.
+  absl::Status CheckKindOfMemory(const PlanBuffers& buffers) const;
+
+  const Runtime& runtime_;
   Call* const call_;
   const std::shared_ptr<std::atomic<int>> bound_plans_;  // how many there are of the communicator
   std::uint32_t last_run_ = 0;                           // number of the run that was started last; 0: none was started
@@ -52,8 +64,11 @@ class Communicator::Impl {
   ~Impl();
 
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);
-  // The schedule of a call, with `private_buffers` when peers cannot map the buffers of some rank. `wanted`: the
-  // caller's choice, or null. `options`: plan_options or device_options.
+  // The schedule that CommunicatorOptions::schedules names for calls with `options`, plan_options or device_options;
+  // null: there is none, or it serves memory of the other kind alone.
+  const Schedule* ConfiguredFor(Collective collective, const PlanOptions& options) const;
+  // The schedule of a call, with `private_buffers` when peers cannot map the buffers of some rank. `wanted`:
+  // CallOptions::schedule. `options`: plan_options or device_options.
   absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
                                               const PlanOptions& options) const;
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
@@ -78,10 +93,11 @@ class Communicator::Impl {
   PlanOptions device_options;          // the same for plans on the memory of a GPU
 
  private:
-  // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
-  // GPU: they are not.
-  absl::StatusOr<bool> IsOnDevice(absl::Span<const void* const> buffers) const;
-  // The same for a call, which may say by its stream what null buffers do not tell. Pointers to no bytes tell nothing.
+  absl::StatusOr<bool> AreOnDevice(absl::Span<const void* const> buffers) const {
+    return tutti::AreOnDevice(runtime->device, channel->rank(), buffers);
+  }
+  // Whether a call is on the memory of a GPU: the same for a call, which may say by its stream what null buffers do not
+  // tell. Pointers to no bytes tell nothing.
   absl::StatusOr<bool> IsOnDevice(const void* in, const void* out, const CollectiveSpec& spec,
                                   const CallOptions& options) const;
   // Whether SendRecv may make `calls`.

@@ -1,6 +1,7 @@
 // Calls on the memory of a GPU: which these are, and their programs for streams.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,36 +36,36 @@ absl::StatusOr<bool> Communicator::Impl::IsOnDevice(const void* in, const void* 
                                                     const CallOptions& options) const {
   if (!runtime->device.has_value()) return false;
   if (in == nullptr && out == nullptr) return options.stream != nullptr && spec.collective != Collective::kBarrier;
-  absl::StatusOr<bool> found = IsOnDevice({in, out});
+  absl::StatusOr<bool> found = AreOnDevice({in, out});
   if (found.ok() || in == nullptr || out == nullptr) return found;
   // A pointer to no bytes, such as that of a rank which is not the root, leads nowhere.
   const Rank rank = channel->rank();
   if (!Validate(spec, rank, channel->size()).ok()) return found;
   const BufferBytes bytes = BuffersOf(spec, rank, channel->size());
-  if (bytes.in == 0) return IsOnDevice({out});
-  if (bytes.out == 0) return IsOnDevice({in});
+  if (bytes.in == 0) return AreOnDevice({out});
+  if (bytes.out == 0) return AreOnDevice({in});
   return found;
 }
 
-absl::StatusOr<bool> Communicator::Impl::IsOnDevice(absl::Span<const void* const> buffers) const {
-  if (!runtime->device.has_value()) return false;
+absl::StatusOr<bool> AreOnDevice(const std::optional<StreamDevice>& device, Rank rank,
+                                 absl::Span<const void* const> buffers) {
+  if (!device.has_value()) return false;
   int on_device = 0;
   int on_host = 0;
   const void* last = nullptr;
   for (const void* const memory : buffers) {
     if (memory == std::exchange(last, memory) || memory == nullptr) continue;  // in place: asked already
     CudaPointer found;
-    const CudaRuntime& cuda = *runtime->device->cuda;
+    const CudaRuntime& cuda = *device->cuda;
     if (const CudaError error = cuda.pointer(&found, memory); error != kCudaSuccess) {
-      return CudaStatus(cuda, error,
-                        absl::StrCat("rank ", channel->rank(), ": asking what memory a buffer of the call is"));
+      return CudaStatus(cuda, error, absl::StrCat("rank ", rank, ": asking what memory a buffer of the call is"));
     }
     using Kind = CudaPointer::Kind;
     ++(found.kind == Kind::kDevice || found.kind == Kind::kManaged ? on_device : on_host);
   }
   if (on_device > 0 && on_host > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", channel->rank(),
+        absl::StrCat("rank ", rank,
                      ": one buffer of the call is memory of a GPU and another is memory of "
                      "the host; give memory of one kind"));
   }

@@ -18,6 +18,7 @@
 #include "comm/communicator_impl.h"
 #include "comm/loss_aware_store.h"
 #include "store/mac.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
@@ -36,6 +37,9 @@ struct Seat {
   std::int64_t error = kNone;
 };
 constexpr int kFields = sizeof(Seat) / sizeof(std::int64_t);
+
+// The options of the calls by which groups are made.
+constexpr CallOptions kOwnCall{.schedule = &kSelectorsChoice, .caller_drives = true};
 
 // Opens a control block for a group that this rank may become a member of, and closes the block again unless this rank
 // becomes one.
@@ -166,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   if (color >= 0) mine.Open();
   std::vector<Seat> seats(static_cast<std::size_t>(channel->size()));
   Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine.seat(),
-                     seats.data(), {.caller_drives = true});
+                     seats.data(), kOwnCall);
   // No rank signals on the new channel before the barrier below, so on an error nobody waits for anything in the new
   // control block. A lack of memory is the error of this call alone: the communicator that is split stays usable.
   if (absl::Status status = gather.Wait(); !status.ok()) return status;
@@ -184,8 +188,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
     made = OpenOnDevice(*runtime, *impl->channel, *impl->store);
   }
   // The barrier keeps any rank from signalling on a channel that a peer has not opened.
-  if (absl::Status status =
-          Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
+  if (absl::Status status = Call({.collective = Collective::kBarrier}, nullptr, nullptr, kOwnCall).Wait();
       !status.ok()) {
     return status;
   }
@@ -220,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   mine.GiveAway();
   // Once all members have passed the barrier, the exchange has left nothing in the store that a later exchange of this
   // name would meet.
-  absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
+  absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, kOwnCall).Wait();
   if (met.ok()) met = OpenOnDevice(*runtime, *impl->channel, *impl->store);
   if (met.ok()) return impl;
   // The new group's own error numbers its members from 0.

@@ -154,10 +154,12 @@ absl::Status Call::ResultOf(std::uint32_t run) const {
 }
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
-  if (done(run)) return callback(ResultOf(run));
-  if (in_forked_child()) return callback(NotInForkedChild(engine_->options().rank));
+  if (done(run)) return Tell(callback, ResultOf(run));
+  if (in_forked_child()) return Tell(callback, NotInForkedChild(engine_->options().rank));
   awaited_run_.store(run, std::memory_order_relaxed);
-  if (!engine_->callbacks().Start()) return callback(Wait(run, /*output_only=*/false, kNeverNanos));
+  if (!engine_->callbacks().Start()) return Tell(callback, Wait(run, /*output_only=*/false, kNeverNanos));
+  // Nobody may be driving a call that its caller has promised to drive: the callback stands for the caller's Wait.
+  engine_->WakeThread();
   {
     const MutexLock lock(mutex_);
     callbacks_.push_back({run, std::move(callback)});
@@ -196,7 +198,7 @@ void Call::TellListeners() {
   if (was_awaited) engine_->EndEagerWait();
   for (Callback& callback : due) {
     engine_->callbacks().Run(
-        [function = std::move(callback.function), status = ResultOf(callback.run)] { function(status); });
+        [function = std::move(callback.function), status = ResultOf(callback.run)] { Tell(function, status); });
   }
 }
 

@@ -80,6 +80,11 @@ class Call {
   // Calls `callback` when `run` has ended, once, on a thread of the engine for callbacks; at once, on this thread, when
   // it has ended already.
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
+  // Calls `callback` of a call that has ended with `status`. A callback that throws ends the process, on whatever
+  // thread it runs.
+  static void Tell(const std::function<void(const absl::Status&)>& callback, const absl::Status& status) noexcept {
+    callback(status);
+  }
   // Whether somebody waits for the run under way, here or elsewhere, or has a callback for it.
   bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }
   // Declares that somebody waits for `run` elsewhere: until the run has ended, the engine's thread polls as a thread in

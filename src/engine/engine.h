@@ -109,6 +109,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // somebody waits elsewhere (Work::AwaitElsewhere).
   void BeginEagerWait();
   void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
+  // Lets the engine's thread drive until nothing is left to do, or another thread wants to drive.
+  void WakeThread();
   // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
   void Abort(Channel& channel, const absl::Status& cause);
   // Ends all calls of `channel` with `cause`, unless the channel is closed: it may be gone then.
@@ -266,7 +268,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool DriveOrSleep(Milestone& milestone, std::uint32_t run, bool background, absl::Duration left)
       TUTTI_TRY_ACQUIRE(true, seat_);
   void WakeDriver();
-  void WakeThread();
   // Deletes the calls that FreeLater was given. Not called by the driver.
   void FreeUnused();
   // Calls the function of the executor of this name, for which nobody needs the seat.

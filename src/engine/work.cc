@@ -30,7 +30,8 @@ Rank Work::source() const { return call_ != nullptr && done() ? call_->source() 
 std::int64_t Work::end_nanos() const { return call_ != nullptr && done() ? call_->end_ns() : 0; }
 
 void Work::OnDone(std::function<void(const absl::Status&)> callback) {
-  if (call_ == nullptr) return callback(status_);
+  if (callback == nullptr) return;
+  if (call_ == nullptr) return Call::Tell(callback, status_);
   call_->OnDone(run_, std::move(callback));
 }
 

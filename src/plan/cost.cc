@@ -10,6 +10,7 @@ namespace tutti {
 
 absl::StatusOr<Cost> CostOf(absl::Span<const Plan> plans, const CostModel& model, absl::Span<const int> nodes) {
   if (absl::Status status = CheckForm(plans); !status.ok()) return status;
+  if (absl::Status status = CheckNodes(plans, nodes); !status.ok()) return status;
   if (absl::Status status = Order::Of(plans).status(); !status.ok()) return status;
   Cost cost;
   for (const Plan& plan : plans) {

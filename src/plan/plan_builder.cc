@@ -44,6 +44,7 @@ std::string Where(const Ref& ref) {
 }  // namespace
 
 Range ChunkOf(std::int64_t count, int parts, int index) {
+  if (parts < 1) return {};
   const std::int64_t each = count / parts;
   const std::int64_t longer = count % parts;
   return {index * each + std::min<std::int64_t>(index, longer), each + (index < longer ? 1 : 0)};

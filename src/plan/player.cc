@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "plan/meetings.h"
 #include "tutti/cost.h"
 #include "tutti/native.h"
@@ -538,9 +539,16 @@ double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const Cos
 absl::StatusOr<std::vector<std::vector<StepTime>>> TimesOf(absl::Span<const Plan> plans, const CostModel& model,
                                                            absl::Span<const int> nodes) {
   if (plans.empty()) return absl::InvalidArgumentError("plans is empty; it needs the plan of at least one rank");
+  if (absl::Status valid = CheckNodes(plans, nodes); !valid.ok()) return valid;
   Player player(plans, nodes, model);
   if (absl::Status known = CheckPredicted(player.Play()); !known.ok()) return known;
   return player.Times();
+}
+
+absl::Status CheckNodes(absl::Span<const Plan> plans, absl::Span<const int> nodes) {
+  if (nodes.empty() || nodes.size() == static_cast<std::size_t>(plans[0].size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("nodes has ", nodes.size(), " nodes, must be empty or have ",
+                                                 plans[0].size, ", one for each rank of the plans"));
 }
 
 absl::Status CheckPredicted(double seconds) {

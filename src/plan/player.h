@@ -30,8 +30,12 @@ std::int64_t ScratchBytes(const Plan& plan, const Step& step);
 // A native collective begins when all its ranks that have plans have come to it, and takes the time of the model; where
 // the model has none, it never ends, and the time is infinite (see CheckPredicted).
 //
-// The form of the plans must be valid. Steps that wait for each other in a circle never end, and do not count.
+// The form of the plans must be valid, and CheckNodes OK. Steps that wait for each other in a circle never end, and do
+// not count.
 double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model);
+
+// InvalidArgument unless `nodes` is empty or has the node of each rank of the world of `plans`.
+absl::Status CheckNodes(absl::Span<const Plan> plans, absl::Span<const int> nodes);
 
 // OK, or FailedPrecondition for the infinite time of plans with native steps of which the model says nothing.
 absl::Status CheckPredicted(double seconds);

@@ -39,7 +39,8 @@ CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
                       spec.collective == Collective::kReduce;
   if (is_cut && spec.count > 0 && IsPlayedInPart(size)) same.count = std::max<std::int64_t>(spec.count, size);
-  if (spec.collective == Collective::kAllToAllV) {
+  // A world or a type that does not exist has no blocks: whoever validates the spec refuses it.
+  if (spec.collective == Collective::kAllToAllV && size > 0 && SizeOf(spec.dtype) > 0) {
     const auto blocks = static_cast<std::size_t>(size);
     same.send_counts.assign(blocks, kUnknownBlockBytes / SizeOf(spec.dtype));
     same.recv_counts = same.send_counts;

@@ -37,6 +37,19 @@ void BuildPremulSum(PlanBuilder& b, const Schedule& schedule) {
 
 }  // namespace
 
+constinit const Schedule kSelectorsChoice = {
+    .collective = Collective::kAllReduce,
+    .name = "selectors_choice",
+    .summary = "the schedule that the selector chooses",
+    .cost = "",
+    .supports =
+        [](const CollectiveSpec&, int, const PlanOptions&) {
+          return absl::InvalidArgumentError(
+              "kSelectorsChoice is for CallOptions::schedule alone: ChooseSchedule chooses");
+        },
+    .build = [](PlanBuilder&) {},
+};
+
 absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name) {
   std::vector<absl::string_view> valid;
   for (const Schedule* schedule : AllSchedules()) {

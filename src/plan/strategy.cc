@@ -234,6 +234,9 @@ bool WorksInPlace(const Algorithm& algorithm) {
 
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options, int round) {
+  if (strategy.algorithm == nullptr) {
+    return absl::InvalidArgumentError("the strategy has no algorithm; expected one that ParseStrategy makes");
+  }
   const Algorithm& algorithm = *strategy.algorithm;
   CollectiveSpec bucket;
   bucket.dtype = dtype;

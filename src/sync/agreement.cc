@@ -13,6 +13,7 @@
 #include "sync/bucket_memory.h"
 #include "sync/hash.h"
 #include "tutti/agreement.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 
@@ -35,6 +36,7 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
                    const absl::Status& mistake, const CallOptions& call) {
   CallOptions driven = call;
   driven.caller_drives = true;
+  if (driven.schedule == nullptr) driven.schedule = &kSelectorsChoice;
   // These two fields come first, because differences in later fields may follow from a difference in these.
   fields.emplace(fields.begin(), "arguments", mistake.ok() ? "right" : std::string(mistake.message()));
   fields.emplace(fields.begin(), "agreement", std::string(name));
@@ -64,10 +66,10 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
                        static_cast<std::size_t>(summaries[rank].bytes));
   }
   absl::Status differ = CompareFields(name, lists);
-  return differ.ok() ? absl::InternalError(absl::StrCat("agreement '", name,
-                                                        "': the lists of the ranks have different "
-                                                        "hashes, but do not differ"))
-                     : differ;
+  if (!differ.ok()) return differ;
+  const auto reordered = std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list != lists[0]; });
+  return absl::InvalidArgumentError(absl::StrCat("agreement '", name, "': rank ", reordered - lists.begin(),
+                                                 " has the fields of rank 0 in another order"));
 }
 
 std::string Exactly(double value) {

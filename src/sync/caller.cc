@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "tutti/schedule.h"
+
 namespace tutti {
 namespace {
 
@@ -20,7 +22,8 @@ void RaiseTo(std::int32_t number) {
 absl::StatusOr<Caller> Caller::Create(Communicator& communicator) {
   // Ranks may have made different numbers of callers before, in other groups, so all take the largest number.
   std::int32_t number = last_number.load(std::memory_order_relaxed) + 1;
-  Work largest = communicator.AllReduce(&number, &number, 1, DType::kI32, ReduceOp::kMax, {.caller_drives = true});
+  const CallOptions own{.schedule = &kSelectorsChoice, .caller_drives = true};
+  Work largest = communicator.AllReduce(&number, &number, 1, DType::kI32, ReduceOp::kMax, own);
   if (absl::Status status = largest.Wait(); !status.ok()) return status;
   RaiseTo(number);
   return Caller(static_cast<std::uint32_t>(number));
@@ -29,6 +32,10 @@ absl::StatusOr<Caller> Caller::Create(Communicator& communicator) {
 CallOptions Caller::Sign(Purpose purpose, std::uint64_t round, CallOptions options) const {
   options.owner = 10 * number_ + static_cast<std::uint32_t>(purpose);
   options.round = round;
+  // The schedules that a user has named for calls are for the user's own calls, and for the sums of a Flush, which
+  // depend on the schedule.
+  const bool users = purpose == Purpose::kUser || purpose == Purpose::kFlush;
+  if (!users && options.schedule == nullptr) options.schedule = &kSelectorsChoice;
   return options;
 }
 

@@ -29,7 +29,8 @@ class Caller {
 
   // The number, from 1 on: the decimal digits of CallOptions::owner in front of the last one.
   std::uint32_t number() const { return number_; }
-  // `options` with owner and round. `round` is counted from 1 by all ranks alike; 0 where ranks may count differently.
+  // `options` with owner and round, and, except for kUser and kFlush, with the selector's choice of a schedule. `round`
+  // is counted from 1 by all ranks alike; 0 where ranks may count differently.
   CallOptions Sign(Purpose purpose, std::uint64_t round, CallOptions options) const;
 
  private:

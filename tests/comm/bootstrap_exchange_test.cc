@@ -406,5 +406,17 @@ TEST(CheckAgreementTest, NamesFieldsThatOnlySomeHave) {
   });
 }
 
+// The first of two fields of one name is no answer for the second.
+TEST(CheckAgreementTest, ComparesFieldsOfOneNameInTheirOrder) {
+  auto store = MakeMemoryStore();
+  OnRanks(2, [&](Rank rank) {
+    EXPECT_EQ(CheckAgreement(*store, "a", rank, 2, {{"a", "1"}, {"a", "2"}}, Soon()), absl::OkStatus());
+    EXPECT_EQ(CheckAgreement(*store, "b", rank, 2, {{"a", "1"}, {"a", rank == 0 ? "1" : "2"}}, Soon()),
+              absl::InvalidArgumentError("rank 1 has a (2)=2, rank 0 has 1"));
+    EXPECT_EQ(CheckAgreement(*store, "c", rank, 2, {{"a", "1"}, {rank == 0 ? "a" : "b", "1"}}, Soon()),
+              absl::InvalidArgumentError("rank 1 has no a (2), rank 0 has 1; rank 1 has b=1, rank 0 has no b"));
+  });
+}
+
 }  // namespace
 }  // namespace tutti

@@ -165,19 +165,27 @@ TEST_P(CommunicatorGroupsTest, ASplitThatEndsForWantOfMemoryUsesNothingUp) {
   });
 }
 
-TEST_P(CommunicatorGroupsTest, ASplitThatFailsWhileItsWorldGoesOnUsesNothingUp) {
-  WorldOptions unmapped = options();
-  unmapped.communicator.mapping = CommunicatorOptions::Mapping::kNever;
-  unmapped.communicator.schedules = "all_gather=direct";  // the schedule needs mapped memory, so no Split succeeds
-  RunWorld(2, unmapped, [&](Communicator& world) {
-    for (int round = 0; round < 60; ++round) {
-      const absl::Status status = world.Split(0, world.rank()).status();
-      ASSERT_EQ(status.code(), absl::StatusCode::kUnimplemented) << "rank " << world.rank() << ": " << status;
-    }
-    const absl::Status room = world.Allocate(unmapped.region_bytes - (4 << 20)).status();
-    EXPECT_TRUE(room.ok()) << room;
-    ASSERT_NO_FATAL_FAILURE(ExpectSum(world, 1));
-  });
+// The schedules that a user has named need mapped memory, or several nodes: they are for the user's calls.
+TEST_P(CommunicatorGroupsTest, AreMadeWhateverSchedulesAreNamed) {
+  for (const char* const schedules : {"all_gather=direct,barrier=direct", "all_gather=hierarchical"}) {
+    WorldOptions unmapped = options();
+    unmapped.communicator.mapping = CommunicatorOptions::Mapping::kNever;
+    unmapped.communicator.schedules = schedules;
+    RunWorld(2, unmapped, [&](Communicator& world) {
+      const std::unique_ptr<Communicator> group = NewGroup(world);
+      ASSERT_NE(group, nullptr);
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(*group, 1));
+      const absl::StatusOr<std::unique_ptr<Communicator>> other = world.Group({0, 1}, "other");
+      ASSERT_TRUE(other.ok()) << other.status();
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(**other, 1));
+      std::int32_t values[2] = {};
+      const auto gather = [&](const CallOptions& call) {
+        return world.AllGather(&values[world.rank()], values, 1, DType::kI32, call).Wait();
+      };
+      EXPECT_EQ(gather({}).code(), absl::StatusCode::kUnimplemented);
+      EXPECT_EQ(gather({.schedule = &kSelectorsChoice}), absl::OkStatus());
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, CommunicatorGroupsTest, ::testing::ValuesIn(WorldTransports()),

@@ -101,6 +101,46 @@ TEST(DeviceCallsTest, HostAndDeviceTakeTurns) {
   });
 }
 
+// Users name NCCL for their GPUs, or a schedule for mapped memory of the host.
+TEST(DeviceCallsTest, ANamedScheduleIsForTheMemoryThatItServes) {
+  for (const bool native : {true, false}) {
+    WorldOptions options = OnDevices();
+    options.communicator.schedules = native ? "all_reduce=native" : "all_reduce=direct";
+    RunWorld(2, options, [&](Communicator& comm) {
+      const CollectiveSpec spec = {.count = 100};
+      EXPECT_EQ(comm.PlanFor(spec, {}, false, MemoryKind::kDevice)->name, "all_reduce:native");
+      const std::string selected = comm.PlanFor(spec, {.schedule = &kSelectorsChoice})->name;
+      EXPECT_EQ(comm.PlanFor(spec)->name, native ? selected : "all_reduce:direct");
+      EXPECT_THAT(comm.Explain(spec),
+                  HasSubstr(native ? "native, which TUTTI_SCHEDULE or CommunicatorOptions::schedules "
+                                     "names, serves memory of GPUs alone"
+                                   : "direct, as TUTTI_SCHEDULE"));
+      const FakeMemory memory(comm.rank(), 400);
+      std::vector<float> host(100, 1.0f);
+      std::fill_n(memory.floats(), 100, 1.0f);
+      EXPECT_EQ(comm.AllReduce(host.data(), host.data(), 100, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+      EXPECT_EQ(comm.AllReduce(memory.data(), memory.data(), 100, DType::kF32, ReduceOp::kSum).Wait(),
+                absl::OkStatus());
+      EXPECT_EQ(host[99], 2.0f);
+      EXPECT_EQ(memory.floats()[99], 2.0f);
+    });
+  }
+}
+
+TEST(DeviceCallsTest, ANamedScheduleThatServesNoMemoryIsAnError) {
+  WorldOptions options = OnDevices();
+  options.communicator.schedules = "all_reduce=direct";
+  options.communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  RunWorld(2, options, [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 4);
+    float value = 1;
+    for (void* const data : {static_cast<void*>(memory.data()), static_cast<void*>(&value)}) {
+      EXPECT_EQ(comm.AllReduce(data, data, 1, DType::kF32, ReduceOp::kSum).Wait().code(),
+                absl::StatusCode::kUnimplemented);
+    }
+  });
+}
+
 TEST(DeviceCallsTest, PlansAreThoseOfTheMemory) {
   RunWorld(2, OnDevices(), [](Communicator& comm) {
     const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = 1000};
@@ -174,6 +214,32 @@ TEST(DeviceCallsTest, BuffersOfBothInOneCallAreRefused) {
       const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = 2};
       EXPECT_EQ(comm.Bind(spec, {.in = in, .out = out}).status().code(), absl::StatusCode::kInvalidArgument);
     }
+  });
+}
+
+// The processor would read what only a GPU can.
+TEST(DeviceCallsTest, APlanStaysWithTheKindOfMemoryItWasBoundTo) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 16);
+    std::vector<float> host(4, 1.0f);
+    const CollectiveSpec spec = {.count = 2};
+    absl::StatusOr<BoundPlan> on_host = comm.Bind(spec, {.in = host.data(), .out = host.data() + 2});
+    absl::StatusOr<BoundPlan> on_device = comm.Bind(spec, {.in = memory.floats(), .out = memory.floats() + 2});
+    ASSERT_TRUE(on_host.ok()) << on_host.status();
+    ASSERT_TRUE(on_device.ok()) << on_device.status();
+    const PlanBuffers of_gpu = {.in = memory.floats(), .out = memory.floats() + 2};
+    const PlanBuffers of_host = {.in = host.data(), .out = host.data() + 2};
+    const PlanBuffers of_both = {.in = host.data(), .out = memory.floats()};
+    for (const PlanBuffers& buffers : {of_gpu, of_both}) {
+      EXPECT_EQ(on_host->Rebind(buffers).code(), absl::StatusCode::kInvalidArgument);
+    }
+    for (const PlanBuffers& buffers : {of_host, of_both}) {
+      EXPECT_EQ(on_device->Rebind(buffers).code(), absl::StatusCode::kInvalidArgument);
+    }
+    EXPECT_THAT(std::string(on_host->Rebind(of_gpu).message()), HasSubstr("is bound to memory of the host"));
+    EXPECT_EQ(on_host->Rebind(of_host), absl::OkStatus());
+    EXPECT_EQ(on_host->Start().Wait(), absl::OkStatus());
+    EXPECT_EQ(host[3], 2.0f);
   });
 }
 

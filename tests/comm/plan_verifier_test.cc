@@ -1,8 +1,10 @@
 #include "comm/plan_verifier.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -184,6 +186,39 @@ TEST(PlanVerifierTest, APlanOfTheUsersIsVerifiedForAllRanks) {
       EXPECT_EQ(bind(kNoAverage, wrong_rank).code(), absl::StatusCode::kFailedPrecondition) << "on both ranks";
     }
     EXPECT_EQ(bind(kNoAverage, -1), absl::OkStatus());
+  });
+}
+
+// Nothing looks a rank of a user's plan up before the plan is verified.
+TEST(PlanVerifierTest, APlanThatNamesRanksThatDoNotExistIsRefused) {
+  RunWorld(2, [](Communicator& comm) {
+    const CollectiveSpec spec = {.count = 4};
+    std::vector<float> in(4), out(4);
+    const auto bind = [&](const std::function<void(Plan&)>& change) {
+      return comm
+          .Bind(
+              [&](Rank rank) {
+                absl::StatusOr<Plan> plan =
+                    BuildPlan(**FindSchedule(Collective::kAllReduce, "direct"), spec, rank, 2, comm.plan_options());
+                if (plan.ok()) change(*plan);
+                return plan;
+              },
+              {.in = in.data(), .out = out.data()})
+          .status();
+    };
+    EXPECT_EQ(bind([](Plan&) {}), absl::OkStatus());
+    for (const Rank nobody : {2, 1 << 28, -3, -(1 << 28)}) {
+      const auto owns_memory = [&](Plan& plan) {
+        const auto of_peer = [](const Ref& ref) { return ref.owner != kSelf; };
+        std::find_if(plan.refs.begin(), plan.refs.end(), of_peer)->owner = nobody;
+      };
+      const auto signals = [&](Plan& plan) {
+        const auto waits = [](const Step& step) { return step.kind == StepKind::kWait; };
+        std::find_if(plan.steps.begin(), plan.steps.end(), waits)->peer = nobody;
+      };
+      EXPECT_THAT(std::string(bind(owns_memory).message()), HasSubstr(absl::StrCat("owner ", nobody, " must be")));
+      EXPECT_THAT(std::string(bind(signals).message()), HasSubstr(absl::StrCat("peer ", nobody, " must be in 0…1")));
+    }
   });
 }
 

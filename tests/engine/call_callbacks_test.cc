@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -197,6 +201,59 @@ TEST(Callbacks, AwaitElsewhereIsForgottenWhenTheCallEnds) {
       ASSERT_EQ(value, 2);
     }
   });
+}
+
+// In a world of one rank nothing else wakes the engine's thread. The call is too long to end while it is submitted.
+TEST(Callbacks, RunWithoutAWaitOfACallerWhoPromisedToDrive) {
+  for (const int size : {1, 2}) {
+    RunWorld(size, [](Communicator& comm) {
+      constexpr std::int64_t kCount = std::int64_t{1} << 20;
+      std::vector<float> in(kCount, 1), out(kCount);
+      std::promise<absl::Status> ended;
+      Work work = comm.AllReduce(in.data(), out.data(), kCount, DType::kF32, ReduceOp::kSum, {.caller_drives = true});
+      work.OnDone([&](const absl::Status& status) { ended.set_value(status); });
+      std::future<absl::Status> future = ended.get_future();
+      const bool called = future.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+      EXPECT_TRUE(called) << comm.size() << " ranks";
+      EXPECT_EQ(called ? future.get() : work.Wait(), absl::OkStatus());
+      if (!called) future.wait();
+    });
+  }
+}
+
+TEST(Callbacks, ThatAreNullDoNothing) {
+  RunWorld(2, [](Communicator& comm) {
+    Work().OnDone(nullptr);
+    float value = 1;
+    Work early = comm.Recv(&value, 1, DType::kF32, 1 - comm.rank());
+    early.OnDone(nullptr);
+    ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 1 - comm.rank()).Wait(), absl::OkStatus());
+    ASSERT_EQ(early.Wait(), absl::OkStatus());
+    early.OnDone(nullptr);
+  });
+}
+
+using CallbacksDeathTest = ::testing::Test;
+
+// Otherwise the thread on which a callback happens to run would decide whether an exception can be caught.
+TEST(CallbacksDeathTest, ThatThrowEndTheProcessWheneverTheyRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto throws = [](const absl::Status&) { throw std::runtime_error("of a callback"); };
+  EXPECT_DEATH(Work(absl::OkStatus()).OnDone(throws), "of a callback");
+  const auto after_the_end = [&](Communicator& comm) {
+    Work barrier = comm.Barrier();
+    (void)barrier.Wait();
+    barrier.OnDone(throws);
+  };
+  EXPECT_DEATH(RunWorld(1, after_the_end), "of a callback");
+  const auto before_the_end = [&](Communicator& comm) {
+    float value = 1;
+    Work late = comm.Recv(&value, 1, DType::kF32, 0);
+    late.OnDone(throws);
+    (void)comm.Send(&value, 1, DType::kF32, 0).Wait();
+    (void)late.Wait();
+  };
+  EXPECT_DEATH(RunWorld(1, before_the_end), "of a callback");
 }
 
 }  // namespace

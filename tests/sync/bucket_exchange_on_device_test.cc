@@ -128,6 +128,19 @@ TEST(BucketExchangeOnDevice, ACopyThatFailsEndsThePeers) {
   });
 }
 
+TEST(BucketExchangeOnDevice, BucketsOfTheHostMoveToNoGpu) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
+    std::vector<float> on_host(100, 1.0f);
+    const Buffer on_gpu = *world.Allocate(400, MemoryKind::kDevice);
+    ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"w", 100}}}, on_host.data()), absl::OkStatus());
+    const absl::Status status = exchange->Exchange(0, on_gpu.data()).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is given memory of a GPU"));
+    EXPECT_EQ(exchange->Exchange(0, on_host.data()).Wait(), absl::OkStatus());
+  });
+}
+
 TEST(BucketExchangeOnDevice, MemoryOfTheHostIsRefused) {
   RunWorld(2, OnDevices(), [](Communicator& world) {
     const auto exchange = MakeBucketExchange(world, "bytegrad", MemoryKind::kDevice);

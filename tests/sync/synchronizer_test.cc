@@ -436,5 +436,55 @@ TEST(Synchronizer, RefusesStateWithoutMemoryOnEveryRank) {
   });
 }
 
+// Schedules that a user names for calls, and that cannot serve what a synchronizer calls: it needs several nodes, or is
+// for GPUs.
+TEST(Synchronizer, WorksWhateverSchedulesAreNamed) {
+  WorldOptions on_host;
+  on_host.communicator.schedules = "all_gather=hierarchical,all_reduce=hierarchical,broadcast=hierarchical";
+  WorldOptions on_gpus = OnDevices();
+  on_gpus.communicator.schedules = "all_gather=native,all_reduce=native,broadcast=native";
+  for (const WorldOptions& options : {on_host, on_gpus}) {
+    RunWorld(2, options, [](Communicator& world) {
+      const std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+      ASSERT_NE(synchronizer, nullptr);
+      const absl::StatusOr<bool> overflow = synchronizer->AgreeOnOverflow(world.rank() == 1);
+      ASSERT_TRUE(overflow.ok()) << overflow.status();
+      EXPECT_TRUE(*overflow);
+      EXPECT_EQ(synchronizer->SetLossScale(2), absl::OkStatus());
+      EXPECT_EQ(synchronizer->Agree({{"a", "1"}}), absl::OkStatus());
+      float weight = static_cast<float>(world.rank());
+      EXPECT_EQ(synchronizer->BroadcastState({{{&weight, 4, "w"}}}), absl::OkStatus());
+      EXPECT_EQ(weight, 0);
+    });
+  }
+}
+
+TEST(Synchronizer, ChecksEachOfTheRangesThatHaveOneName) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
+    ASSERT_NE(synchronizer, nullptr);
+    float first = 1;
+    float second = 2;
+    const StateMemory memory[] = {{&first, 4, "w"}, {&second, 4, "w"}};
+    EXPECT_EQ(synchronizer->CheckState(memory), absl::OkStatus());
+    if (world.rank() == 1) second = 3;
+    const absl::Status differs = synchronizer->CheckState(memory);
+    EXPECT_EQ(differs.code(), absl::StatusCode::kDataLoss) << differs;
+    EXPECT_THAT(std::string(differs.message()), HasSubstr("rank 1 has hash of w (2)="));
+  });
+}
+
+TEST(Synchronizer, AgreesOnFieldsInOneOrderOnly) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
+    ASSERT_NE(synchronizer, nullptr);
+    AgreementFields fields = {{"a", "1"}, {"b", "2"}};
+    EXPECT_EQ(synchronizer->Agree(fields), absl::OkStatus());
+    if (world.rank() == 1) std::swap(fields[0], fields[1]);
+    EXPECT_EQ(synchronizer->Agree(fields),
+              absl::InvalidArgumentError("agreement 'users': rank 1 has the fields of rank 0 in another order"));
+  });
+}
+
 }  // namespace
 }  // namespace tutti

@@ -295,6 +295,9 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options) {
+  if (hub == nullptr) {
+    return absl::InvalidArgumentError("MakeInprocTransport: hub is null; expected that of all ranks (MakeInprocHub)");
+  }
   absl::StatusOr<Mapping> region = MapPrivateRegion(options.region_bytes);
   if (!region.ok()) return region.status();
   absl::StatusOr<InprocHub::Registration> registration = hub->Register(*std::move(region));

@@ -29,6 +29,8 @@ constexpr double kMaxCalls = 20000;
 // bench/peers/mpi_collectives.c: the first calls of a program take far longer than later ones, and few of them say
 // little about how many calls fit into the time. A batch of kMaxCalls says enough, as no more calls are timed.
 constexpr double kWarmUpShare = 0.1;
+// The options of calls that are not measured.
+constexpr CallOptions kOwnCall{.schedule = &kSelectorsChoice};
 // The time in line for a processor of a rank whose kernel does not tell.
 constexpr std::int64_t kUnknown = -1;
 
@@ -104,7 +106,7 @@ absl::Status BenchRank::CountWrong(const BenchCaller& caller, std::int64_t& wron
       output, bytes, [&](const std::byte* here) { std::memcpy(mine.data(), here, static_cast<std::size_t>(bytes)); });
   if (!read.ok()) return read;
   std::vector<std::byte> first = mine;
-  absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0).Wait();
+  absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0, kOwnCall).Wait();
   const auto element = static_cast<std::size_t>(element_);
   for (std::size_t at = 0; at < mine.size(); at += element) {
     wrong += std::memcmp(mine.data() + at, first.data() + at, element) != 0;
@@ -112,7 +114,9 @@ absl::Status BenchRank::CountWrong(const BenchCaller& caller, std::int64_t& wron
   return told;
 }
 
-absl::Status BenchRank::Meet() { return communicator_.Barrier({.caller_drives = true}).Wait(); }
+absl::Status BenchRank::Meet() {
+  return communicator_.Barrier({.schedule = &kSelectorsChoice, .caller_drives = true}).Wait();
+}
 
 absl::Status BenchRank::TimeWindow(Measured& measured) {
   if (options_.rewrite) {
@@ -156,7 +160,8 @@ absl::Status BenchRank::TimeWindows(int windows) {
 
 template <typename T>
 absl::Status BenchRank::ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op) {
-  return communicator_.AllReduce(values.data(), values.data(), static_cast<std::int64_t>(values.size()), dtype, op)
+  return communicator_
+      .AllReduce(values.data(), values.data(), static_cast<std::int64_t>(values.size()), dtype, op, kOwnCall)
       .Wait();
 }
 
@@ -210,13 +215,14 @@ absl::Status BenchRank::GatherLongest(Measured& measured, const std::vector<std:
   const auto longest = std::max_element(measured.times.begin(), measured.times.end());
   measured.longest = static_cast<std::size_t>(longest - measured.times.begin());
   measured.of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
-  return communicator_.AllGather(&own[measured.longest], measured.of_ranks.data(), 1, DType::kI64).Wait();
+  return communicator_.AllGather(&own[measured.longest], measured.of_ranks.data(), 1, DType::kI64, kOwnCall).Wait();
 }
 
 absl::Status BenchRank::GatherInLine(Measured& measured) {
   measured.in_line_of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
   absl::Status status =
-      communicator_.AllGather(&measured.in_line[measured.longest], measured.in_line_of_ranks.data(), 1, DType::kI64)
+      communicator_
+          .AllGather(&measured.in_line[measured.longest], measured.in_line_of_ranks.data(), 1, DType::kI64, kOwnCall)
           .Wait();
   if (status.ok()) status = ReduceOverRanks(measured.in_line, DType::kI64, ReduceOp::kMax);
   return status;

@@ -23,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "tutti/agreement.h"
 #include "tutti/communicator.h"
+#include "tutti/schedule.h"
 #include "tutti/synchronizer.h"
 #include "tutti/torch/buffers.h"
 #include "tutti/torch/errors.h"
@@ -389,7 +390,7 @@ inline void Replicas::AgreeOnMistake(const std::string& mistake) {
 
 inline bool Replicas::OnAnyRank(bool mine) {
   std::int32_t flag = mine ? 1 : 0;
-  const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
+  const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
   place_->ThrowIfError(communicator_.AllReduce(&flag, &flag, 1, DType::kI32, ReduceOp::kMax, call).Wait());
   return flag != 0;
 }
