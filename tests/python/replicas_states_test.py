@@ -50,16 +50,21 @@ def test_a_checkpoint_goes_on_bit_for_bit(strategy):
 def saves_after_a_failure(rank):
     model, optimizer = wrap("bytegrad:error_feedback=true")
     train(model, optimizer, rank, 2)
-    assert model.get_extra_state()["state"].numel() > 0
+    assert model.strategy_state()["state"][f"rank {rank} of 2"].numel() > 0
     dist.barrier()
     tutti.torch._core().abort_all_groups("enough")
     with pytest.raises(RuntimeError, match="enough"):
         loss_of(model, rank).backward()
     with pytest.raises(RuntimeError, match="the state cannot be saved: .*enough"):
-        model.state_dict()
+        model.strategy_state()
+    with pytest.warns(UserWarning, match="cannot be saved: .*enough.* weights alone"):
+        state = model.state_dict()
+    assert state["_extra_state"] is None
+    torch.nn.Sequential(*net()).load_state_dict(
+        {name.removeprefix("module."): value for name, value in state.items() if name != "_extra_state"})
 
 
-def test_no_state_is_saved_after_an_exchange_that_failed():
+def test_the_weights_alone_are_saved_after_an_exchange_that_failed():
     run_ranks(2, saves_after_a_failure)
 
 

@@ -20,7 +20,7 @@ Exchanges = tutti.torch.DistributedDataParallel | tutti.torch.GradientExchange
 def state_of(exchange: Exchanges) -> dict[str, Any]:
     """This rank's state."""
     if isinstance(exchange, tutti.torch.DistributedDataParallel):
-        return {**exchange.get_extra_state(), _WRAPPER: "tutti"}
+        return {**exchange.strategy_state(), _WRAPPER: "tutti"}
     return {**exchange.state_dict(), _WRAPPER: "torch"}
 
 

@@ -5,6 +5,7 @@ import contextlib
 import io
 import operator
 import sys
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -370,13 +371,22 @@ class DistributedDataParallel(torch.nn.Module):
         """
         return self._replicas.tuning
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def get_extra_state(self) -> dict[str, Any] | None:
         """What later steps depend on beside weights, buffers and gradients; a part of ``state_dict()``.
 
-        The state is this rank's own: save it on each rank, between two steps. After an exchange that failed there is none:
-        the error of that exchange is raised.
+        The state is this rank's own: save it on each rank, between two steps. None, with a warning, after an exchange that
+        failed: ``state_dict()`` then has the weights alone, and a strategy that loads it starts anew.
         """
-        # Its name is that of the rank: torch.distributed.checkpoint keeps one of the values that ranks give one name.
+        try:
+            return self.strategy_state()
+        except RuntimeError as error:
+            warnings.warn(f"{error}: state_dict() has the weights alone, and a strategy that loads it starts anew",
+                          stacklevel=2)
+            return None
+
+    def strategy_state(self) -> dict[str, Any]:
+        """The state of ``get_extra_state()``; raises the error of an exchange that failed."""
+        # The tensor is named by the rank: torch.distributed.checkpoint keeps one of the values that ranks give one name.
         name = f"rank {self.process_group.rank()} of {self.process_group.size()}"
         return {"strategy": self.strategy, "state": {name: states.to_tensor(self._replicas.save_state())}}
 
