@@ -13,13 +13,13 @@ namespace tutti {
 
 class DiscardedGroups {
  public:
-  // Adds a group as the youngest; false when the group was there already. Beyond kMostDiscarded the oldest group is
+  // Adds a group as the youngest; false when the group was there already. Beyond kMaxDiscarded the oldest group is
   // forgotten.
   bool Add(std::uint32_t group) {
     const bool is_new = groups_.insert(group).second;
     if (!is_new) std::erase(order_, group);
     order_.push_back(group);
-    if (order_.size() > Transport::kMostDiscarded) {
+    if (order_.size() > Transport::kMaxDiscarded) {
       groups_.erase(order_.front());
       order_.pop_front();
     }

@@ -13,9 +13,9 @@ namespace tutti {
 
 class Notes {
  public:
-  // Adds a note. Beyond kMostNotes the oldest note is forgotten.
+  // Adds a note. Beyond kMaxNotes the oldest note is forgotten.
   void Add(Note note) {
-    if (notes_.size() == Transport::kMostNotes) notes_.pop_front();
+    if (notes_.size() == Transport::kMaxNotes) notes_.pop_front();
     notes_.push_back(std::move(note));
     ++come_;
   }

@@ -24,10 +24,10 @@ struct Uint4Block : codecs::KernelScheme<Uint4Block, kernels::EncodeRangeBlocks,
   using Numbers = std::array<float, 2>;  // the value of code 0, the step
 
   static absl::Status Validate(const CodecOptions& options) {
-    constexpr auto kMost = static_cast<std::int64_t>(kernels::Rotation::kMaxElements);
-    if (!options.rotation || (options.block != 0 && options.block <= kMost)) return absl::OkStatus();
+    constexpr auto kMax = static_cast<std::int64_t>(kernels::Rotation::kMaxElements);
+    if (!options.rotation || (options.block != 0 && options.block <= kMax)) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat(kName, ": rotation=true needs a block from ", kSmallestBlock, " to ", kMost));
+        absl::StrCat(kName, ": rotation=true needs a block from ", kSmallestBlock, " to ", kMax));
   }
 
   static std::uint32_t Fingerprint(const CodecOptions& options) {

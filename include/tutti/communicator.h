@@ -37,7 +37,7 @@ struct CommunicatorOptions {
   // schedule that serves neither here makes calls of its collective Unimplemented. What Tutti calls for itself (to make
   // groups, and in a Synchronizer) does not use them: docs/selection.md.
   std::optional<std::string> schedules = std::nullopt;
-  // Pipelining unit of message schedules, in bytes, at least kLeastSegmentBytes; the largest integer: never cut.
+  // Pipelining unit of message schedules, in bytes, at least kMinSegmentBytes; the largest integer: never cut.
   std::int64_t segment_bytes = 256 << 10;
   // kAuto maps the memory of the peers on this node, and sends messages to the others; kNever sends messages to all.
   enum class Mapping : std::uint8_t { kAuto, kNever } mapping = Mapping::kAuto;

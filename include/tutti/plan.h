@@ -33,7 +33,7 @@ enum class Space : std::uint8_t {
 inline constexpr Rank kSelf = -1;
 
 // Ranks tell each other where blocks (Space::kBlock) lie in worlds of at most so many ranks.
-inline constexpr int kMostRanksWithBlocks = 4096;
+inline constexpr int kMaxRanksWithBlocks = 4096;
 
 // A range of bytes that holds `dtype` elements in one space of this rank, or of a peer whose memory is mapped.
 struct Ref {

@@ -31,10 +31,10 @@ struct Range {
 Range ChunkOf(std::int64_t count, int parts, int index);
 
 // The least PlanOptions::segment_bytes: a segment holds an element of most types.
-inline constexpr std::int64_t kLeastSegmentBytes = 8;
+inline constexpr std::int64_t kMinSegmentBytes = 8;
 
 struct PlanOptions {
-  // Longer ranges are cut into segments of at most this many bytes (≥ kLeastSegmentBytes). Equal on all ranks. A
+  // Longer ranges are cut into segments of at most this many bytes (≥ kMinSegmentBytes). Equal on all ranks. A
   // builder raises the limit where the call's longest buffer would have more than 65,536 segments, and to one element
   // where an element is longer.
   std::int64_t segment_bytes = 256 << 10;
@@ -56,7 +56,7 @@ struct PlanOptions {
   const CostModel& model() const;
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
-  // Whether segment_bytes is kLeastSegmentBytes or more, and `nodes` is empty or has a node for each of `size` ranks;
+  // Whether segment_bytes is kMinSegmentBytes or more, and `nodes` is empty or has a node for each of `size` ranks;
   // otherwise InvalidArgument.
   absl::Status Check(int size) const;
   // Whether the memory of all peers is mapped.

@@ -154,9 +154,9 @@ class Transport {
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
   // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message
   // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. Discard,
-  // Drain and Check throw messages away. The transport remembers the last kMostDiscarded groups. No Recv of the group
+  // Drain and Check throw messages away. The transport remembers the last kMaxDiscarded groups. No Recv of the group
   // is posted until Accept.
-  static constexpr std::size_t kMostDiscarded = 4096;
+  static constexpr std::size_t kMaxDiscarded = 4096;
   virtual void Discard(std::uint32_t group) = 0;
   // The number `group` is about to name another group: messages that have come for it are thrown away, those that come
   // from now on are kept.
@@ -167,8 +167,8 @@ class Transport {
   // is lost.
   virtual void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) = 0;
   // The next note that a peer has told this rank, in the order of their coming; nullopt: none. Notes are taken in by
-  // Progress, Drain, Check and HasLeft. A transport keeps the last kMostNotes that nobody has taken.
-  static constexpr std::size_t kMostNotes = 4096;
+  // Progress, Drain, Check and HasLeft. A transport keeps the last kMaxNotes that nobody has taken.
+  static constexpr std::size_t kMaxNotes = 4096;
   virtual std::optional<Note> TakeNote() = 0;
 
   // True once `peer` has said goodbye (its Shutdown with OK) and all that it had sent to this rank has arrived here: a

@@ -20,7 +20,7 @@ namespace {
 // The most missing ranks that an error lists; further ranks are counted only.
 constexpr std::size_t kMaxListed = 8;
 // The limits on naming the missing ranks, which takes one look at the store for each rank, after the deadline.
-constexpr int kMostLooks = 1024;
+constexpr int kMaxLooks = 1024;
 constexpr absl::Duration kNamingLimit = absl::Milliseconds(100);
 
 absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
@@ -49,7 +49,7 @@ struct Missing {
 // the state of the store: the caller has waited for long enough already.
 Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size, const MeetingMembers* members) {
   const std::int64_t end_ns = NanosIn(kNamingLimit);
-  const Rank end = static_cast<Rank>(std::min<std::int64_t>(size, std::int64_t{first} + kMostLooks));
+  const Rank end = static_cast<Rank>(std::min<std::int64_t>(size, std::int64_t{first} + kMaxLooks));
   Missing missing;
   std::string withdrawn;  // the note of a rank that has withdrawn
   Rank rank = first;

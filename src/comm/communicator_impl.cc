@@ -23,10 +23,10 @@ namespace {
 
 // The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks, or
 // about ten of hundreds of stages.
-constexpr std::int64_t kMostPlanBytes = std::int64_t{8} << 20;
+constexpr std::int64_t kMaxPlanBytes = std::int64_t{8} << 20;
 
 // The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.
-constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxIdleBytes = std::int64_t{256} << 20;
 
 absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
   if (options.timeout >= absl::ZeroDuration()) return absl::OkStatus();
@@ -289,7 +289,7 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       store(std::move(its_store)),
       plan_options(PlanOptionsOf(*runtime, *channel)),
       device_options(PlanOptionsOnDevice(*runtime, plan_options)),
-      cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
+      cache_(kMaxPlanBytes, std::min(kMaxIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
   if (!runtime->device.has_value()) return;
   Plan plan;

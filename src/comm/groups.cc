@@ -106,7 +106,7 @@ absl::Status CheckSeats(absl::string_view function, const Channel& parent, const
         seat.error == Seat::kNoRoom
             ? absl::StrCat(me, "rank ", rank,
                            " has no room in its arena for another group; set TUTTI_ARENA_BYTES to a larger size")
-            : absl::StrCat(me, "rank ", rank, " is in ", kMostChannels - 1,
+            : absl::StrCat(me, "rank ", rank, " is in ", kMaxChannels - 1,
                            " groups, the most there may be, or peers have not closed those that it has closed"));
   }
   return absl::OkStatus();

@@ -7,10 +7,10 @@ namespace tutti {
 namespace {
 
 // From links faster than any memory to modems.
-constexpr double kLeastMessage = 1e-8;
-constexpr double kMostMessage = 10;
-constexpr double kLeastByte = 1e-12;
-constexpr double kMostByte = 1e-3;
+constexpr double kMinMessage = 1e-8;
+constexpr double kMaxMessage = 10;
+constexpr double kMinByte = 1e-12;
+constexpr double kMaxByte = 1e-3;
 
 // The seconds that a message of `bytes` is predicted to take, from the start of its Send to the end of its Recv.
 double Predicted(const LinkModel& link, std::int64_t bytes) {
@@ -35,22 +35,22 @@ double MessageSeconds(double least, double one_message_s, const LinkNanos& nanos
 // hosts share them, in calls as in the crowd; 0 where ranks do not. A message to each of several peers then takes
 // longer than as many messages of two ranks alone, one after the other.
 double SecondsInCrowd(double one_message_s, const LinkNanos& nanos) {
-  constexpr double kLeastInLine = 0.2;   // of the time
-  constexpr double kMostTimesAlone = 4;  // a rank that was stopped meanwhile must not make every message slow
+  constexpr double kMinInLine = 0.2;    // of the time
+  constexpr double kMaxTimesAlone = 4;  // a rank that was stopped meanwhile must not make every message slow
   if (nanos.peers < 2) return 0;
   const auto crowd = static_cast<double>(nanos.crowd);
-  if (static_cast<double>(nanos.in_line) < kLeastInLine * crowd) return 0;
+  if (static_cast<double>(nanos.in_line) < kMinInLine * crowd) return 0;
   const double alone_s = one_message_s / 2;
   const double in_crowd_s = crowd * 1e-9 / (2.0 * nanos.messages);
-  return in_crowd_s > alone_s ? std::min(in_crowd_s, kMostTimesAlone * alone_s) : 0;
+  return in_crowd_s > alone_s ? std::min(in_crowd_s, kMaxTimesAlone * alone_s) : 0;
 }
 
 }  // namespace
 
 LinkModel FitLink(const LinkModel& standard, double step_s, const LinkNanos& nanos, bool between_nodes) {
-  const double message_s = std::clamp(static_cast<double>(nanos.trip) * 0.5e-9 - step_s, kLeastMessage, kMostMessage);
+  const double message_s = std::clamp(static_cast<double>(nanos.trip) * 0.5e-9 - step_s, kMinMessage, kMaxMessage);
   const double byte_s =
-      std::clamp(static_cast<double>(nanos.exchange) * 1e-9 / static_cast<double>(nanos.bytes), kLeastByte, kMostByte);
+      std::clamp(static_cast<double>(nanos.exchange) * 1e-9 / static_cast<double>(nanos.bytes), kMinByte, kMaxByte);
   LinkModel link = standard;
   if (between_nodes) link.message_s = MessageSeconds(standard.message_s, message_s, nanos);
   const double slower = message_s / Predicted(link, 0);

@@ -56,10 +56,10 @@ int MostRanksOfANode(const Communicator& world) {
 class LinkEnd {
  public:
   static absl::StatusOr<LinkEnd> Make(Communicator& world, Rank peer) {
-    absl::StatusOr<Buffer> memory = world.Allocate(2 * kMostExchanged);
+    absl::StatusOr<Buffer> memory = world.Allocate(2 * kMaxExchanged);
     if (!memory.ok()) return memory.status();
     // Pages that nobody has written are read faster than others, and written slower.
-    std::fill_n(memory->data(), 2 * kMostExchanged, std::byte{1});
+    std::fill_n(memory->data(), 2 * kMaxExchanged, std::byte{1});
     return LinkEnd(world, peer, *std::move(memory));
   }
 
@@ -72,7 +72,7 @@ class LinkEnd {
 
   // Sends and receives `bytes` at the same time.
   absl::Status Exchange(std::int64_t bytes) {
-    Work in = world_.Recv(memory_.data() + kMostExchanged, bytes, DType::kU8, peer_, kOptions);
+    Work in = world_.Recv(memory_.data() + kMaxExchanged, bytes, DType::kU8, peer_, kOptions);
     Work out = world_.Send(memory_.data(), bytes, DType::kU8, peer_, kOptions);
     const absl::Status sent = out.Wait();
     const absl::Status received = in.Wait();

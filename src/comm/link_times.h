@@ -10,7 +10,7 @@
 namespace tutti {
 
 // The most bytes that TimeLink exchanges at once.
-constexpr std::int64_t kMostExchanged = 4 << 20;
+constexpr std::int64_t kMaxExchanged = 4 << 20;
 
 struct LinkNanos {
   std::int64_t trip = 0;      // a few bytes there and back
@@ -26,7 +26,7 @@ struct LinkNanos {
 
 // `exchange(bytes)` tells the peer `bytes`, lets both send so many bytes at once, and returns the nanoseconds until
 // this rank has the peer's; without bytes, the peer answers by a few bytes. The bytes are doubled until they take 5 ms,
-// or are kMostExchanged. Errors are those of `exchange`.
+// or are kMaxExchanged. Errors are those of `exchange`.
 absl::StatusOr<LinkNanos> TimeLink(absl::FunctionRef<absl::StatusOr<std::int64_t>(std::int64_t bytes)> exchange);
 
 }  // namespace tutti

@@ -17,7 +17,7 @@ namespace {
 
 // The most sets of plans that a process remembers. Beyond this number the process forgets the sets that are right, and
 // verifies each again when it comes.
-constexpr std::size_t kMostRemembered = 16'384;
+constexpr std::size_t kMaxRemembered = 16'384;
 
 PlanVerifier::Mode ModeOf(const absl::StatusOr<Config>& config) {
   if (!config.ok() || config->verify == "auto") return PlanVerifier::Mode::kAuto;
@@ -85,10 +85,10 @@ void PlanVerifier::ReportUnverified(const Kind& kind, const Plan& own, absl::str
 absl::Status PlanVerifier::Verify(const Kind& kind, const Plan& own, PlanOfRank plan_of) {
   if (mode_ == Mode::kAlways) return VerifyPlansOfAllRanks(own, plan_of);
   std::size_t steps = 0;
-  const absl::StatusOr<std::vector<Plan>> plans = MakePlans(own, plan_of, kMostSteps, steps);
+  const absl::StatusOr<std::vector<Plan>> plans = MakePlans(own, plan_of, kMaxSteps, steps);
   if (!plans.ok()) return plans.status();
-  if (steps <= kMostSteps) return VerifyPlans(own, *plans);
-  ReportUnverified(kind, own, absl::StrCat("they have more than ", kMostSteps, " steps together"));
+  if (steps <= kMaxSteps) return VerifyPlans(own, *plans);
+  ReportUnverified(kind, own, absl::StrCat("they have more than ", kMaxSteps, " steps together"));
   return absl::OkStatus();
 }
 
@@ -107,7 +107,7 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
     const MutexLock lock(mutex_);
     // Kinds are counted whether the result is known or not, because ranks may know different results.
     absl::flat_hash_set<std::string>& kinds = made[kind.maker];
-    too_many = mode_ == Mode::kAuto && kinds.size() >= kMostKinds && !kinds.contains(kind.call);
+    too_many = mode_ == Mode::kAuto && kinds.size() >= kMaxKinds && !kinds.contains(kind.call);
     if (!too_many && mode_ == Mode::kAuto) kinds.insert(kind.call);
     if (!too_many) {
       // A rank that is a thread of this process may be verifying the same plans.
@@ -116,14 +116,14 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
         return found == results_.end() || found->second.has_value();
       });
       if (const auto found = results_.find(kind.call); found != results_.end()) return *found->second;
-      if (results_.size() >= kMostRemembered) {
+      if (results_.size() >= kMaxRemembered) {
         absl::erase_if(results_, [](const auto& entry) { return entry.second.has_value() && entry.second->ok(); });
       }
       results_[kind.call] = std::nullopt;
     }
   }
   if (too_many) {
-    ReportUnverified(kind, own, absl::StrCat(kMostKinds, " kinds of calls of a communicator have been verified"));
+    ReportUnverified(kind, own, absl::StrCat(kMaxKinds, " kinds of calls of a communicator have been verified"));
     return absl::OkStatus();
   }
   // Forgets the call where `plan_of`, which may be the user's, throws: other threads would wait for its result for

@@ -31,10 +31,10 @@ class PlanVerifier {
 
   // The plans of all ranks of one call, with more steps than this together, are run unverified in Mode::kAuto. The
   // verifier takes less than a second for so many steps.
-  static constexpr std::size_t kMostSteps = 200'000;
+  static constexpr std::size_t kMaxSteps = 200'000;
   // The plans of a schedule or a strategy are run unverified in Mode::kAuto, too, once a communicator has made this
   // many calls of different kinds by it.
-  static constexpr std::size_t kMostKinds = 1000;
+  static constexpr std::size_t kMaxKinds = 1000;
 
   explicit PlanVerifier(Mode mode) : mode_(mode) {}
   // The verifier of this process, with the mode that TUTTI_VERIFY gives.
@@ -46,7 +46,7 @@ class PlanVerifier {
     absl::string_view maker;
     std::string call;  // everything that the plans depend on
   };
-  // The kinds of calls that one communicator has made, by maker: up to kMostKinds of each.
+  // The kinds of calls that one communicator has made, by maker: up to kMaxKinds of each.
   using KindsMade = absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>>;
   // OK when the plans of the call have been verified, now or before, or need not be verified: where the plans are
   // beyond the limits, rank 0 says so on standard error, once for each maker. Errors are those of
@@ -54,7 +54,7 @@ class PlanVerifier {
   absl::Status Check(const Kind& kind, const Plan& own, PlanOfRank plan_of, KindsMade& made);
 
  private:
-  // Verifies the plans; in Mode::kAuto only if they have at most kMostSteps steps together.
+  // Verifies the plans; in Mode::kAuto only if they have at most kMaxSteps steps together.
   absl::Status Verify(const Kind& kind, const Plan& own, PlanOfRank plan_of);
   void ReportUnverified(const Kind& kind, const Plan& own, absl::string_view reason);
   void Forget(const std::string& call);

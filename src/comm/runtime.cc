@@ -145,9 +145,9 @@ absl::Status CheckOptions(const CommunicatorOptions& options, Rank rank) {
       return absl::Status(status.code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": ", status.message()));
     }
   }
-  if (options.segment_bytes < kLeastSegmentBytes) {
+  if (options.segment_bytes < kMinSegmentBytes) {
     return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": segment_bytes ",
-                                                   options.segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
+                                                   options.segment_bytes, " must be ", kMinSegmentBytes, " or more"));
   }
   return absl::OkStatus();
 }

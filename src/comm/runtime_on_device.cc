@@ -80,7 +80,7 @@ NativeOrError ConnectStaged(const Runtime& runtime, const Channel& channel, Stor
   absl::Status status = numbers.status();
   for (Rank rank = 0; status.ok() && rank < channel.size(); ++rank) {
     StagedOptions::Peer peer = {.world_rank = channel.peer(rank).world_rank};
-    if (!absl::SimpleAtoi((*numbers)[static_cast<std::size_t>(rank)], &peer.number) || peer.number >= kMostChannels) {
+    if (!absl::SimpleAtoi((*numbers)[static_cast<std::size_t>(rank)], &peer.number) || peer.number >= kMaxChannels) {
       status = absl::ResourceExhaustedError(absl::StrCat("rank ", rank,
                                                          " has no number left for the messages of its GPU: "
                                                          "it is in too many groups"));

@@ -21,8 +21,8 @@ namespace {
 // goes on all the same, because UCX may have another way to the other nodes. The wait leaves half of the time to the
 // ranks that meanwhile wait for this one.
 void AwaitRunningAWhile(const std::string& device, Rank rank, std::int64_t end_ns) {
-  constexpr absl::Duration kMost = absl::Seconds(10);
-  const absl::Status runs = AwaitRunning(device, NanosIn(std::min(kMost, LeftUntil(end_ns) / 2)));
+  constexpr absl::Duration kMax = absl::Seconds(10);
+  const absl::Status runs = AwaitRunning(device, NanosIn(std::min(kMax, LeftUntil(end_ns) / 2)));
   if (runs.ok()) return;
   const std::string line = absl::StrCat("tutti: rank ", rank, ": ", runs.message(), "\n");
   std::fputs(line.c_str(), stderr);

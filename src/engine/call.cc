@@ -16,7 +16,7 @@ namespace tutti {
 namespace {
 
 // The failed runs whose errors a call keeps: somebody may ask for the result of an earlier run of a bound plan.
-constexpr std::size_t kMostFailures = 16;
+constexpr std::size_t kMaxFailures = 16;
 
 }  // namespace
 
@@ -135,7 +135,7 @@ void Call::Finish(const absl::Status& status) {
 void Call::Keep(std::uint32_t run, absl::Status error) {
   const MutexLock lock(mutex_);
   failures_.push_back({run, std::move(error)});
-  if (failures_.size() > kMostFailures) failures_.pop_front();
+  if (failures_.size() > kMaxFailures) failures_.pop_front();
   last_failed_run_.store(run, std::memory_order_relaxed);
 }
 
@@ -147,9 +147,9 @@ absl::Status Call::ResultOf(std::uint32_t run) const {
   for (const Failure& failure : failures_) {
     if (failure.run == run) return failure.error;
   }
-  if (failures_.size() < kMostFailures || is_after(run, failures_.front().run)) return absl::OkStatus();
+  if (failures_.size() < kMaxFailures || is_after(run, failures_.front().run)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("how run ", run, " of ", program_->plan.name,
-                                                    " has ended is not known any more: ", kMostFailures,
+                                                    " has ended is not known any more: ", kMaxFailures,
                                                     " later runs have failed"));
 }
 

@@ -103,7 +103,7 @@ class Call {
   const CallOptions& options() const { return options_; }
   Run& run() { return *run_; }
   // Says that the output of the current run has its final values, for a program whose output_steps is not 0.
-  void OutputIsFinal() { output_.Pass(); }
+  void MarkOutputFinal() { output_.Pass(); }
   // Says that the message of the call, a Send or Recv, has ended OK, and that `rank` is at its other end.
   void SetSource(Rank rank) {
     if (program_->plan.spec.collective == Collective::kRecv) source_.store(rank, std::memory_order_relaxed);
@@ -115,7 +115,7 @@ class Call {
     engine_keeps_ = true;
   }
   // Says that the current run is on its stream: see WaitOnStream.
-  void IsEnqueued() { enqueued_.Pass(); }
+  void MarkEnqueued() { enqueued_.Pass(); }
   // Ends the current run with `status`.
   void Finish(const absl::Status& status);
 

@@ -558,7 +558,7 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 // other until the difference is found or the time is up, instead of taking one another's messages for their own.
 //
 // Messages of one number that are not under way at the same time are matched in the order of the calls. Messages that
-// are under way at the same time belong to at most kLanes calls, of at most kMostMessagesToAPeer messages between two
+// are under way at the same time belong to at most kLanes calls, of at most kMaxMessagesToAPeer messages between two
 // ranks each, and so have different numbers: PlanBuilder cuts a buffer into at most 2^16 segments, and no schedule
 // sends one rank much more than two buffers; plans that are bound are checked.
 std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {

@@ -29,7 +29,7 @@ class Channel {
  public:
   struct Peer {
     Rank world_rank = 0;
-    std::uint32_t channel = 0;  // this group's number at that rank, below kMostChannels
+    std::uint32_t channel = 0;  // this group's number at that rank, below kMaxChannels
     Endpoint* endpoint = nullptr;
     ControlBlock* control = nullptr;  // nullptr: not mapped
     std::uint64_t generation = 0;     // the generation of `control` while that rank uses it for this channel
@@ -143,8 +143,8 @@ class Channel {
   bool PeersTouchMemory() const;
   // Remembers that `peer`, whose memory is not mapped, has said that it has left the group, or that it has given the
   // group up, which it does not leave before its communicator is destroyed. Either way it sends no message of a call.
-  void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
-  void GaveUp(Rank peer) { gave_up_[static_cast<std::size_t>(peer)] = true; }
+  void MarkLeft(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
+  void MarkGaveUp(Rank peer) { gave_up_[static_cast<std::size_t>(peer)] = true; }
   // The ranks of the world whose memory is not mapped and that have not said that they have left: they may still send
   // on the channel, or, where they have given it up, a note that they leave.
   std::vector<Rank> Away() const;
@@ -251,8 +251,8 @@ class Channel {
   // Wakes a neighbour that sleeps, or keeps it from going to sleep.
   static void Ring(const Neighbour& neighbour);
   std::vector<Neighbour> neighbours_;  // the mapped peers
-  std::vector<bool> left_;             // by rank: see Left
-  std::vector<bool> gave_up_;          // by rank: see GaveUp
+  std::vector<bool> left_;             // by rank: see MarkLeft
+  std::vector<bool> gave_up_;          // by rank: see MarkGaveUp
   std::array<Lane, kLanes> lanes_;
   // The next RingSleepers rings the peers whose Presence::sleeping is at least this; kAwake: it rings nobody.
   std::uint32_t ring_ = kAwake;

@@ -21,7 +21,7 @@ void Channel::TellFailure(const absl::Status& cause) {
   FailureCause& mine = control_->failure;
   mine.code.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  const absl::string_view text = absl::string_view(cause.message()).substr(0, FailureCause::kMostBytes);
+  const absl::string_view text = absl::string_view(cause.message()).substr(0, FailureCause::kMaxBytes);
   std::copy(text.begin(), text.end(), mine.text.begin());
   mine.bytes = static_cast<std::uint32_t>(text.size());
   mine.code.store(Pack(generation_, static_cast<std::uint32_t>(cause.raw_code())), std::memory_order_release);
@@ -55,7 +55,7 @@ absl::Status Channel::FailureOfPeer() const {
   const FailureCause* const theirs = known ? &peer(by).control->failure : nullptr;
   const std::uint64_t code = known ? theirs->code.load(std::memory_order_acquire) : 0;
   const bool current = known && code >> 32 == (peer(by).generation & 0xffffffff);
-  const std::size_t bytes = current ? std::min<std::size_t>(theirs->bytes, FailureCause::kMostBytes) : 0;
+  const std::size_t bytes = current ? std::min<std::size_t>(theirs->bytes, FailureCause::kMaxBytes) : 0;
   const std::string text = current ? std::string(theirs->text.data(), bytes) : "";
   std::atomic_thread_fence(std::memory_order_acquire);
   // The peer may have closed this channel since, and opened its block for another channel that failed too.

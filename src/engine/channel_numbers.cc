@@ -48,12 +48,12 @@ bool ChannelNumbers::IsClosed(std::uint32_t number) {
   return Find(number) != nullptr;
 }
 
-void ChannelNumbers::HasLeft(std::uint32_t number, Rank rank) {
+void ChannelNumbers::RememberLeft(std::uint32_t number, Rank rank) {
   const MutexLock lock(mutex_);
   if (Closed* const closed = Find(number)) std::erase(closed->away, rank);
 }
 
-void ChannelNumbers::IsLost(Rank rank) {
+void ChannelNumbers::RememberLost(Rank rank) {
   const MutexLock lock(mutex_);
   for (Closed& closed : closed_) std::erase(closed.away, rank);
 }

@@ -17,7 +17,7 @@
 namespace tutti {
 
 // The channels that a rank may have at once, the world's included.
-inline constexpr std::uint32_t kMostChannels = 1 << 19;
+inline constexpr std::uint32_t kMaxChannels = 1 << 19;
 
 // A number is a part of the tags of messages, so two channels of a rank may have one number only if no message of the
 // first can meet a receive of the second. After a channel was closed here, its peers may still send on it until they
@@ -27,7 +27,7 @@ class ChannelNumbers {
  public:
   // Gives the numbers 1 to `most`, each again only when `least_free` others have been closed since. 0 is the world's
   // number.
-  explicit ChannelNumbers(std::uint32_t most, std::size_t least_free = Transport::kMostDiscarded)
+  explicit ChannelNumbers(std::uint32_t most, std::size_t least_free = Transport::kMaxDiscarded)
       : most_(most), least_free_(least_free) {}
 
   // Gives a number; nullopt when all are in use.
@@ -39,9 +39,9 @@ class ChannelNumbers {
   bool IsClosed(std::uint32_t number);
   // Remembers that `rank`, whose memory is not mapped, has left the closed channel `number`: it sends nothing more
   // there.
-  void HasLeft(std::uint32_t number, Rank rank);
+  void RememberLeft(std::uint32_t number, Rank rank);
   // Remembers that `rank`, dead or given up, sends nothing more on any channel.
-  void IsLost(Rank rank);
+  void RememberLost(Rank rank);
 
  private:
   struct Closed {

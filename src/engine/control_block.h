@@ -52,7 +52,7 @@ static_assert(sizeof(Announcement) == 64);
 // In place of the number of signals: the owner takes no further step of this run, which ends on every rank with an
 // error of its own while the group goes on.
 inline constexpr std::uint64_t kRefused = 0xffff;
-static_assert(kMostSignals < kRefused);
+static_assert(kMaxSignals < kRefused);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Runs alternate between two halves of their lane: a peer may still read the announcement and the scratch of run i
@@ -98,12 +98,12 @@ struct MessageRecord {
 
 // Why the owner has given a channel up.
 struct FailureCause {
-  static constexpr std::size_t kMostBytes = 1000;  // the longest text; a longer one is cut
+  static constexpr std::size_t kMaxBytes = 1000;  // the longest text; a longer one is cut
 
   // Generation of the block << 32 | absl::StatusCode; 0: never. Written last, before any peer is told.
   std::atomic<std::uint64_t> code{0};
   std::uint32_t bytes = 0;
-  std::array<char, kMostBytes> text{};
+  std::array<char, kMaxBytes> text{};
 };
 
 // What a rank publishes about one of its channels.

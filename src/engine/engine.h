@@ -281,7 +281,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const MakerProcess maker_;
   Presence& presence_;
   SubmissionQueue queue_;
-  ChannelNumbers numbers_{kMostChannels - 1};
+  ChannelNumbers numbers_{kMaxChannels - 1};
 
   DriverSeat seat_;  // taken by the driver
   const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(seat_);

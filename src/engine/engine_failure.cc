@@ -27,7 +27,7 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // message takes at this speed. A peer on a slower link is given up, unless the transport tells that bytes move.
 constexpr double kSlowestBytesPerSecond = 50e6;
 // The most notes that are kept for groups which this rank may be about to open.
-constexpr std::size_t kMostEarlyNotes = 256;
+constexpr std::size_t kMaxEarlyNotes = 256;
 
 // The time that the longest message of a Send or Recv of `channel` takes on the slowest link.
 absl::Duration LongestPassage(absl::Span<Run* const> runs, const Channel& channel) {
@@ -91,7 +91,7 @@ void Engine::TakeInNews() {
   losses_seen_ = all.size();
   if (!losses.empty()) SeeWhoHasEnded();
   for (const Loss& loss : losses) {
-    numbers_.IsLost(loss.peer);
+    numbers_.RememberLost(loss.peer);
     for (Channel* const channel : channels_) {
       if (channel->RankOf(loss.peer).has_value()) Fail(*channel, loss.cause);
     }
@@ -115,19 +115,19 @@ void Engine::TakeInNote(const Note& note) {
     const std::optional<Rank> from = channel->RankOf(note.from);
     if (!from.has_value()) return;
     if (note.cause.ok()) {
-      channel->Left(*from);
+      channel->MarkLeft(*from);
     } else {
-      channel->GaveUp(*from);
+      channel->MarkGaveUp(*from);
       Fail(*channel, ToldBy(note.from, note.cause));
     }
     return;
   }
   // A rank that has given the channel up may yet tell that it has left.
-  if (note.cause.ok()) numbers_.HasLeft(note.group, note.from);
+  if (note.cause.ok()) numbers_.RememberLeft(note.group, note.from);
   const bool of_the_past = numbers_.IsClosed(note.group) || (note.group == 0 && world_closed_);
   if (of_the_past) return;
   early_notes_.push_back(note);
-  if (early_notes_.size() <= kMostEarlyNotes) return;
+  if (early_notes_.size() <= kMaxEarlyNotes) return;
   // A cause ends its group at once. Without the note that a rank has left, calls that wait for this rank end by their
   // deadline, or when the rank leaves the world.
   const auto leaves =

@@ -145,7 +145,7 @@ void HostRun::Complete(StepId step) {
   const Instruction& instruction = current->instructions[step];
   --steps_left_;
   dependencies_left_[step] = kStepDone;
-  if (instruction.touches_output && current->output_steps > 0 && --output_steps_left_ == 0) call.OutputIsFinal();
+  if (instruction.touches_output && current->output_steps > 0 && --output_steps_left_ == 0) call.MarkOutputFinal();
   // Backwards, so that the earliest step of the plan is on top of the stack.
   for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
     const StepId successor = current->successors[instruction.first_successor + i];

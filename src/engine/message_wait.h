@@ -30,8 +30,8 @@ class MessageWait {
   static constexpr std::int64_t kAlarmBeforeNanos = 120'000;
   // A wait gets an alarm where a message is due so late that the alarm rings after 200 µs of sleep, and so early that
   // the 50 µs of a wake-up are at least 2 % of the wait.
-  static constexpr std::int64_t kLeastDueNanos = kPollNanos + kAlarmBeforeNanos;
-  static constexpr std::int64_t kMostDueNanos = 2'500'000;
+  static constexpr std::int64_t kMinDueNanos = kPollNanos + kAlarmBeforeNanos;
+  static constexpr std::int64_t kMaxDueNanos = 2'500'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep, until alarm_ns().
   // `kind` says what the thread waits for (see WaitHistories); a wait is of the kind that its first poll names.
@@ -70,7 +70,7 @@ class MessageWait {
     history_ = &histories_.Begin(kind);
     polls_at_once_ = history_->at_once.BeginWait();
     const std::int64_t due = history_->unpolled.nanos();
-    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !history_->after_alarm.BeginWait()) return;
+    if (polls_at_once_ || due < kMinDueNanos || due > kMaxDueNanos || !history_->after_alarm.BeginWait()) return;
     alarm_ns_ = now_ns + due - kAlarmBeforeNanos;
   }
 

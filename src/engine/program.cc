@@ -198,7 +198,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   if (program->uses_lane) program->peer_extents.resize(static_cast<std::size_t>(plan.size));
   program->is_short = !has_messages && program->num_natives == 0 && touched_bytes <= kShortBytes;
   std::reverse(program->initially_ready.begin(), program->initially_ready.end());
-  static_assert(2 * kMostRanksWithBlocks * sizeof(std::int64_t) <= kLaneScratchBytes);
+  static_assert(2 * kMaxRanksWithBlocks * sizeof(std::int64_t) <= kLaneScratchBytes);
   const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
   if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
     program->counts_bytes = counts_bytes;

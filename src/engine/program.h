@@ -106,7 +106,7 @@ struct Program {
   // serves nothing else until this rank has completed the run or closed the channel.
   bool touches_buffers_of_peers = false;
   // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
-  // that uses a lane; 0: none, also in a world of more than kMostRanksWithBlocks ranks.
+  // that uses a lane; 0: none, also in a world of more than kMaxRanksWithBlocks ranks.
   std::int64_t counts_bytes = 0;
   // By peer and space (PlaceAmongPeers): the end of the ranges that this rank's steps touch there.
   std::vector<std::array<std::int64_t, kPeerSpaces>> peer_extents;

@@ -19,8 +19,8 @@ namespace {
 constexpr absl::Duration kAbortTime = absl::Seconds(2);
 // The runs of a channel that are enqueued at a time: fewer than the calls of which peers see what was called
 // (kCallRecords). And their launches: a stream that is full lets the host wait for the device.
-constexpr std::size_t kMostRuns = 100;
-constexpr std::size_t kMostLaunches = 512;
+constexpr std::size_t kMaxRuns = 100;
+constexpr std::size_t kMaxLaunches = 512;
 // cudaErrorIllegalAddress … cudaErrorLaunchFailure: the context of the device is gone.
 constexpr CudaError kFirstErrorOfDevices = 700;
 constexpr CudaError kLastErrorOfDevices = 719;
@@ -66,7 +66,7 @@ bool StreamExecutor::Admit(Run& run) const {
     ++runs;
     launches += other->program.stream_order->size();
   }
-  const bool has_room = runs == 0 || (runs < kMostRuns && launches <= kMostLaunches);
+  const bool has_room = runs == 0 || (runs < kMaxRuns && launches <= kMaxLaunches);
   return has_room && run.channel.Admit(run);
 }
 
@@ -274,7 +274,7 @@ absl::Status StreamExecutor::MarkEnd(StreamRun& run) {
   if (status.ok()) status = StatusOf(cuda.record_event(run.end_, run.stream_), run, "to mark the end");
   if (!status.ok()) return status;
   run.stage_ = StreamRun::Stage::kEnqueued;
-  run.call.IsEnqueued();
+  run.call.MarkEnqueued();
   return absl::OkStatus();
 }
 

@@ -25,14 +25,14 @@ class PollHistory {
   // Called as a wait that had polls ends: whether its message came in time, while the thread polled.
   void EndWait(bool met) {
     share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
-    waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
+    waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMaxBetweenTries);
     waits_until_try_ = waits_between_tries_;
   }
 
  private:
   static constexpr float kMemory = 8;     // the last waits that had polls, about so many, count
   static constexpr float kEnough = 0.5F;  // the share of met messages from which on polls pay
-  static constexpr int kMostBetweenTries = 64;
+  static constexpr int kMaxBetweenTries = 64;
 
   float share_met_ = 1;  // of the last polled waits
   int waits_between_tries_ = 1;
@@ -99,7 +99,7 @@ class WaitHistories {
 
  private:
   static constexpr int kFew = 8;
-  static constexpr std::size_t kMostKinds = 64;
+  static constexpr std::size_t kMaxKinds = 64;
 
   struct Kind {
     const void* kind = nullptr;
@@ -128,7 +128,7 @@ class WaitHistories {
   }
 
   WaitHistory all_;
-  std::array<Kind, kMostKinds> kinds_;
+  std::array<Kind, kMaxKinds> kinds_;
   std::uint64_t begun_ = 0;  // waits that have a kind
   Kind* kind_ = nullptr;     // of the wait that began last
 };

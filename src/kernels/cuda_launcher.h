@@ -13,14 +13,14 @@
 namespace tutti::kernels {
 
 inline constexpr int kThreadsOfOctets = 256;
-inline constexpr int kThreadsOfTeams = 256;           // of a thread block whose warps or parts of them take a unit each
-inline constexpr int kBlocksOfTeams = 4;              // of those, whose registers a multiprocessor has room for
-inline constexpr int kThreadsOfUnit = 512;            // of a thread block that works on a unit
-inline constexpr int kThreadsOfSmallUnit = 64;        // of one whose unit is small
-inline constexpr std::int64_t kMostBlocks = 1 << 16;  // of a launch; threads loop over what is more
-inline constexpr std::int64_t kMostOfWarp = 1024;     // elements of a unit that a warp works on
-inline constexpr int kFewLanes = 8;                   // of a team for small units
-inline constexpr std::int64_t kMostOfFewLanes = 256;  // elements of a unit that so few lanes work on
+inline constexpr int kThreadsOfTeams = 256;          // of a thread block whose warps or parts of them take a unit each
+inline constexpr int kBlocksOfTeams = 4;             // of those, whose registers a multiprocessor has room for
+inline constexpr int kThreadsOfUnit = 512;           // of a thread block that works on a unit
+inline constexpr int kThreadsOfSmallUnit = 64;       // of one whose unit is small
+inline constexpr std::int64_t kMaxBlocks = 1 << 16;  // of a launch; threads loop over what is more
+inline constexpr std::int64_t kMaxOfWarp = 1024;     // elements of a unit that a warp works on
+inline constexpr int kFewLanes = 8;                  // of a team for small units
+inline constexpr std::int64_t kMaxOfFewLanes = 256;  // elements of a unit that so few lanes work on
 
 template <class Octets>
 __global__ void __launch_bounds__(kThreadsOfOctets)
@@ -69,10 +69,10 @@ class CudaLauncher {
     for (int i = 0; i < batch.num_jobs; ++i) block = std::max(block, Runner::LayoutOf(batch.jobs[i]).block);
     if constexpr (Coder::kAlone) {
       if constexpr (Coder::kOnePass && Coder::kHasBlocks) {
-        if (block <= kMostOfFewLanes) return EnqueueLanes<Coder, Runner, kFewLanes>(batch);
+        if (block <= kMaxOfFewLanes) return EnqueueLanes<Coder, Runner, kFewLanes>(batch);
       }
-      if (block <= kMostOfWarp) return EnqueueLanes<Coder, Runner, kWarp>(batch);
-    } else if (block <= kMostOfWarp) {
+      if (block <= kMaxOfWarp) return EnqueueLanes<Coder, Runner, kWarp>(batch);
+    } else if (block <= kMaxOfWarp) {
       return EnqueueThreadBlocks<Coder, Runner, kThreadsOfSmallUnit>(batch);
     }
     return EnqueueThreadBlocks<Coder, Runner, kThreadsOfUnit>(batch);
@@ -95,7 +95,7 @@ class CudaLauncher {
     return StatusOfLaunch();
   }
   static unsigned BlocksFor(std::int64_t work, std::int64_t of_block) {
-    return static_cast<unsigned>(std::min((work + of_block - 1) / of_block, kMostBlocks));
+    return static_cast<unsigned>(std::min((work + of_block - 1) / of_block, kMaxBlocks));
   }
   // A call that has returned an error leaves it behind as this thread's last one, for which a launch must not be
   // blamed.

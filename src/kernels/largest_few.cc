@@ -57,9 +57,9 @@ HWY_INLINE std::size_t AppendLarge(D d, const float* values, std::size_t begin, 
   return count;
 }
 
-// Appends all elements of magnitude `least` and above; returns how many, or more than kMost when they do not fit.
+// Appends all elements of magnitude `least` and above; returns how many, or more than kMax when they do not fit.
 std::size_t AppendAllLarge(const float* values, std::size_t size, std::uint32_t least, LargestFew& few) {
-  constexpr auto kMost = static_cast<std::size_t>(LargestFew::kMost);
+  constexpr auto kMax = static_cast<std::size_t>(LargestFew::kMax);
   static_assert(kStride <= LargestFew::kSpare);
   const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> one;
@@ -67,11 +67,11 @@ std::size_t AppendAllLarge(const float* values, std::size_t size, std::uint32_t 
   const ReadAhead<Access::kRead> ahead(values, size * sizeof(float), kReadDistance);
   std::size_t count = 0;
   std::size_t i = 0;
-  for (; i + kStride <= size && count <= kMost; i += kStride) {
+  for (; i + kStride <= size && count <= kMax; i += kStride) {
     ahead.At<kStride * sizeof(float)>(values + i);
     count = AppendLarge(d, values, i, i + kStride, signed_least, count, few);
   }
-  if (count > kMost) return count;
+  if (count > kMax) return count;
   return AppendLarge(one, values, i, size, signed_least, count, few);
 }
 
@@ -149,12 +149,12 @@ bool FindLargestFew(absl::Span<const float> values, std::int64_t count, LargestF
   // Of the `count` largest values the sample has `expected`, give or take four standard deviations.
   const double expected = static_cast<double>(count) * kSampled / static_cast<double>(size);
   const auto wanted = static_cast<std::int64_t>(expected + 4 * std::sqrt(expected) + 4);
-  if (wanted * size > LargestFew::kMost * kSampled) return false;
+  if (wanted * size > LargestFew::kMax * kSampled) return false;
   constexpr std::uint32_t kInfinity = 0x7F800000u;
   // What is not finite is among the candidates, and is found there.
   const std::uint32_t least = std::min(MagnitudeOfSample(values, wanted), kInfinity);
   const std::size_t candidates = HWY_DYNAMIC_DISPATCH(AppendAllLarge)(values.data(), values.size(), least, largest);
-  if (candidates < static_cast<std::size_t>(count) || candidates > LargestFew::kMost) return false;
+  if (candidates < static_cast<std::size_t>(count) || candidates > LargestFew::kMax) return false;
   HWY_DYNAMIC_DISPATCH(KeepLargest)(candidates, static_cast<std::size_t>(count), largest);
   return true;
 }

@@ -13,10 +13,10 @@
 namespace tutti::kernels {
 
 // The most messages of one launch.
-inline constexpr int kMostMessages = 64;
+inline constexpr int kMaxMessages = 64;
 
-template <class Runner, class Launcher, class Job, int kMost>
-absl::Status LaunchBatch(const Launcher& launcher, Coder coder, const Batch<Job, kMost>& batch) {
+template <class Runner, class Launcher, class Job, int kMax>
+absl::Status LaunchBatch(const Launcher& launcher, Coder coder, const Batch<Job, kMax>& batch) {
   switch (coder) {
     case Coder::kRaw:
       return launcher.template EnqueueUnits<RawCoder, Runner>(batch);
@@ -43,7 +43,7 @@ absl::Status LaunchBatch(const Launcher& launcher, Coder coder, const Batch<Job,
 // Launches jobs together that follow one another and have one coder.
 template <class Runner, class Launcher, class Job>
 absl::Status LaunchJobs(const Launcher& launcher, absl::Span<const Job> jobs, std::uint32_t* fault) {
-  Batch<Job, kMostMessages> batch;
+  Batch<Job, kMaxMessages> batch;
   batch.report = {fault};
   for (std::size_t begin = 0; begin < jobs.size(); begin += static_cast<std::size_t>(batch.num_jobs)) {
     const Coder coder = Runner::LayoutOf(jobs[begin]).coder;
@@ -51,7 +51,7 @@ absl::Status LaunchJobs(const Launcher& launcher, absl::Span<const Job> jobs, st
     batch.first_number = static_cast<int>(begin);
     std::int64_t units = 0;
     for (const Job& job : jobs.subspan(begin)) {
-      if (batch.num_jobs == kMostMessages || Runner::LayoutOf(job).coder != coder) break;
+      if (batch.num_jobs == kMaxMessages || Runner::LayoutOf(job).coder != coder) break;
       units += UnitsOf(Runner::LayoutOf(job));
       batch.jobs[batch.num_jobs] = job;
       batch.ends[batch.num_jobs++] = units;

@@ -278,19 +278,19 @@ struct RunRecode {
 };
 
 // The jobs of one launch, whose messages have one coder.
-template <class Job, int kMost>
+template <class Job, int kMax>
 struct Batch {
-  static constexpr int kMostJobs = kMost;
-  Job jobs[kMost];
-  std::int64_t ends[kMost];  // the units of the jobs up to each
+  static constexpr int kMaxJobs = kMax;
+  Job jobs[kMax];
+  std::int64_t ends[kMax];  // the units of the jobs up to each
   int num_jobs;
   int first_number;  // of the messages of the call that are in other launches before this one
   FaultReport report;
 };
 
 // Works on unit `unit` of the batch.
-template <class Coder, class Runner, class Team, class Job, int kMost>
-TUTTI_HOST_DEVICE void RunUnit(const Team& team, typename Coder::Scratch& scratch, const Batch<Job, kMost>& batch,
+template <class Coder, class Runner, class Team, class Job, int kMax>
+TUTTI_HOST_DEVICE void RunUnit(const Team& team, typename Coder::Scratch& scratch, const Batch<Job, kMax>& batch,
                                std::int64_t unit) {
   int job = 0;
   while (unit >= batch.ends[job]) ++job;

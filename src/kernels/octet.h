@@ -19,13 +19,13 @@ __device__ inline bool IsAligned(const void* address, std::size_t bytes) {
 }
 #endif
 
-// Loads elements [0, count) of the kMost elements at `from`, which need no alignment, and sets the others to 0.
-template <typename T, int kMost>
-TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost]) {
+// Loads elements [0, count) of the kMax elements at `from`, which need no alignment, and sets the others to 0.
+template <typename T, int kMax>
+TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMax]) {
 #ifdef __CUDA_ARCH__
-  constexpr std::size_t kBytes = kMost * sizeof(T);
+  constexpr std::size_t kBytes = kMax * sizeof(T);
   if constexpr (kBytes % sizeof(uint4) == 0) {
-    if (count == kMost && IsAligned(from, sizeof(uint4))) {
+    if (count == kMax && IsAligned(from, sizeof(uint4))) {
       TUTTI_UNROLL
       for (std::size_t i = 0; i < kBytes / sizeof(uint4); ++i) {
         const uint4 part = static_cast<const uint4*>(from)[i];
@@ -34,13 +34,13 @@ TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost])
       return;
     }
   } else if constexpr (kBytes == sizeof(uint2)) {
-    if (count == kMost && IsAligned(from, sizeof(uint2))) {
+    if (count == kMax && IsAligned(from, sizeof(uint2))) {
       const uint2 part = *static_cast<const uint2*>(from);
       memcpy(to, &part, sizeof(part));
       return;
     }
   } else if constexpr (kBytes == sizeof(std::uint32_t)) {
-    if (count == kMost && IsAligned(from, sizeof(std::uint32_t))) {
+    if (count == kMax && IsAligned(from, sizeof(std::uint32_t))) {
       const std::uint32_t part = *static_cast<const std::uint32_t*>(from);
       memcpy(to, &part, sizeof(part));
       return;
@@ -48,7 +48,7 @@ TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost])
   }
   const bool aligned = IsAligned(from, sizeof(T));
   TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     to[i] = T{};
     if (i >= count) continue;
     if (aligned) {
@@ -58,7 +58,7 @@ TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost])
     }
   }
 #else
-  if (count < kMost) std::memset(to, 0, sizeof(to));
+  if (count < kMax) std::memset(to, 0, sizeof(to));
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
 #endif
 }
@@ -79,13 +79,13 @@ __device__ inline void StoreVector(const std::uint32_t (&words)[1], void* to) {
 #endif
 
 // Stores `elements` [0, count) at `to`, which needs no alignment.
-template <typename T, int kMost>
-TUTTI_HOST_DEVICE void StoreElements(const T (&elements)[kMost], int count, void* to) {
+template <typename T, int kMax>
+TUTTI_HOST_DEVICE void StoreElements(const T (&elements)[kMax], int count, void* to) {
 #ifdef __CUDA_ARCH__
-  constexpr std::size_t kBytes = kMost * sizeof(T);
+  constexpr std::size_t kBytes = kMax * sizeof(T);
   constexpr std::size_t kVector = kBytes % 16 == 0 ? 16 : kBytes == 8 || kBytes == 4 ? kBytes : 0;
   if constexpr (kVector > 0) {
-    if (count == kMost && IsAligned(to, kVector)) {
+    if (count == kMax && IsAligned(to, kVector)) {
       TUTTI_UNROLL
       for (std::size_t i = 0; i < kBytes / kVector; ++i) {
         std::uint32_t words[kVector / sizeof(std::uint32_t)];
@@ -97,7 +97,7 @@ TUTTI_HOST_DEVICE void StoreElements(const T (&elements)[kMost], int count, void
   }
   const bool aligned = IsAligned(to, sizeof(T));
   TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (i >= count) continue;
     if (aligned) {
       static_cast<T*>(to)[i] = elements[i];

@@ -64,11 +64,11 @@ HWY_INLINE void DecodeCodes(const Coder& coder, const std::uint8_t* code, std::s
 
 // Blocks whose levels are placed before any of the blocks is encoded, because to place levels takes many steps of which
 // each waits for the one before: those of several blocks overlap.
-constexpr std::size_t kMostBlocks = 32;
-constexpr std::int64_t kMostElements = 2048;  // stay in the cache between the two passes over them
+constexpr std::size_t kMaxBlocks = 32;
+constexpr std::int64_t kCachedElements = 2048;  // stay in the cache between the two passes over them
 
 std::int64_t BlocksAtOnce(std::int64_t block) {
-  return std::clamp<std::int64_t>(kMostElements / block, 1, kMostBlocks);
+  return std::clamp<std::int64_t>(kCachedElements / block, 1, kMaxBlocks);
 }
 
 // The values of the blocks, where they lie.
@@ -100,8 +100,8 @@ struct RotatedValues {
 template <class Scheme, class Values>
 HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout, const Values& values,
                               std::uint8_t* message) {
-  typename Scheme::Levels levels[kMostBlocks];
-  const float* prepared[kMostBlocks];
+  typename Scheme::Levels levels[kMaxBlocks];
+  const float* prepared[kMaxBlocks];
   const std::int64_t at_once = BlocksAtOnce(layout.block);
   for (std::int64_t first = 0; first < layout.blocks; first += at_once) {
     const std::int64_t n = std::min(at_once, layout.blocks - first);
@@ -131,7 +131,7 @@ HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout,
 template <class Scheme>
 void EncodeValues(const Scheme& scheme, const MessageLayout& layout, const Rotation* rotation, const float* values,
                   std::uint8_t* message) {
-  const bool stays_in_cache = layout.block <= 2 * kMostElements;
+  const bool stays_in_cache = layout.block <= 2 * kCachedElements;
   const std::size_t bytes = stays_in_cache ? static_cast<std::size_t>(layout.count) * sizeof(float) : 0;
   const ReadAhead<Access::kRead> ahead(values, bytes, kReadDistance);
   if constexpr (Scheme::kBits == 4) {

@@ -31,13 +31,13 @@ class ReadAhead {
   // The kernel goes through `bytes` bytes at `data`, and is `distance` bytes behind its prefetches. Short ranges are
   // not fetched: they may well be in the cache.
   ReadAhead(const void* data, std::size_t bytes, std::size_t distance)
-      : last_(bytes < kShort ? 0 : reinterpret_cast<std::uintptr_t>(data) + bytes - kMostBytes), distance_(distance) {}
+      : last_(bytes < kShort ? 0 : reinterpret_cast<std::uintptr_t>(data) + bytes - kMaxBytes), distance_(distance) {}
 
   // To be called when the kernel is about to use [at, at + kBytes). Nothing beyond the memory is fetched: at its end
   // the last lines are fetched again, which costs next to nothing.
   template <std::size_t kBytes>
   HWY_INLINE void At(const void* at) const {
-    static_assert(kBytes <= kMostBytes);
+    static_assert(kBytes <= kMaxBytes);
     if (last_ == 0) return;
     const std::uintptr_t wanted = reinterpret_cast<std::uintptr_t>(at) + distance_;
     const char* const from = reinterpret_cast<const char*>(wanted < last_ ? wanted : last_);
@@ -52,7 +52,7 @@ class ReadAhead {
 
  private:
   static constexpr std::size_t kLine = 64;
-  static constexpr std::size_t kMostBytes = 512;
+  static constexpr std::size_t kMaxBytes = 512;
   static constexpr std::size_t kShort = 128 << 10;
 
   std::uintptr_t last_;

@@ -20,9 +20,9 @@ TUTTI_HOST_DEVICE const void* SourceAt(const OperandList& list, int source, std:
   return static_cast<const Element*>(list.srcs[source]) + begin;
 }
 
-template <typename Element, int kMost>
+template <typename Element, int kMax>
 TUTTI_HOST_DEVICE void StoreEverywhere(const OperandList& list, std::int64_t begin, int count,
-                                       const Element (&elements)[kMost]) {
+                                       const Element (&elements)[kMax]) {
   for (int k = 0; k < list.num_dsts; ++k) {
     StoreElements(elements, count, static_cast<Element*>(list.dsts[k]) + begin);
   }

@@ -29,7 +29,7 @@ class Histogram {
  private:
   static constexpr std::size_t kTables = 2;
   std::size_t bins_;
-  std::array<std::array<std::int64_t, kMostBins>, kTables> counts_ = {};
+  std::array<std::array<std::int64_t, kMaxBins>, kTables> counts_ = {};
 };
 
 }  // namespace

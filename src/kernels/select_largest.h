@@ -19,7 +19,7 @@ struct SelectionRound {
   int bits;
 };
 inline constexpr int kSelectionRounds = 3;
-inline constexpr int kMostBins = 1 << 11;
+inline constexpr int kMaxBins = 1 << 11;
 constexpr SelectionRound SelectionRoundAt(int round) {
   return round == 0 ? SelectionRound{20, 11} : SelectionRound{round == 1 ? 10 : 0, 10};
 }
@@ -36,17 +36,17 @@ Largest FindLargest(absl::Span<const float> values, std::int64_t count);
 
 // The largest elements of a block, in the order of their indices.
 struct LargestFew {
-  static constexpr std::int64_t kMost = 8192;
+  static constexpr std::int64_t kMax = 8192;
   static constexpr std::int64_t kSpare = 64;  // may be written, too
 
   bool finite = true;  // false when any value of the block is NaN or infinite; the rest is then meaningless
-  float values[kMost + kSpare];
-  std::uint32_t indices[kMost + kSpare];
+  float values[kMax + kSpare];
+  std::uint32_t indices[kMax + kSpare];
 };
 
 // Finds the `count` elements that FindLargest does, when they are few of a large block: among candidates, which are the
 // elements from some magnitude on. A sample of the values suggests that magnitude. False when there turn out to be
-// fewer candidates than elements to be found, or more than kMost: only FindLargest can then tell. Thread-safe,
+// fewer candidates than elements to be found, or more than kMax: only FindLargest can then tell. Thread-safe,
 // allocates nothing.
 bool FindLargestFew(absl::Span<const float> values, std::int64_t count, LargestFew& largest);
 

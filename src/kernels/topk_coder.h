@@ -17,7 +17,7 @@ class TopKCoder {
   static constexpr bool kAlone = false;
   static constexpr bool kOnePass = false;
   struct Scratch {
-    std::uint64_t bins[kMostBins];  // how many values of the block fall into each bin of a round
+    std::uint64_t bins[kMaxBins];  // how many values of the block fall into each bin of a round
     std::uint64_t ties;
     std::uint32_t bin;
   };

@@ -23,7 +23,7 @@ absl::Status Invalid(const CollectiveSpec& spec, Rank rank, const std::string& w
 
 absl::Status TooLarge(const CollectiveSpec& spec, Rank rank, const std::string& what, std::int64_t limit) {
   return Invalid(spec, rank,
-                 absl::StrCat(what, " is not in 0…", limit, ": a buffer holds at most ", kMostBytes, " bytes of ",
+                 absl::StrCat(what, " is not in 0…", limit, ": a buffer holds at most ", kMaxBytes, " bytes of ",
                               Name(spec.dtype)));
 }
 
@@ -64,7 +64,7 @@ absl::Status ValidateCounts(const CollectiveSpec& spec, absl::string_view field,
   if (counts.size() != static_cast<std::size_t>(size)) {
     return Invalid(spec, rank, absl::StrCat(field, " has ", counts.size(), " entries; it needs one per rank, ", size));
   }
-  std::int64_t left = kMostBytes / SizeOf(spec.dtype);  // for all peers together
+  std::int64_t left = kMaxBytes / SizeOf(spec.dtype);  // for all peers together
   for (int peer = 0; peer < size; ++peer) {
     if (counts[peer] < 0 || counts[peer] > left) {
       return TooLarge(spec, rank, absl::StrCat(field, "[", peer, "] = ", counts[peer]), left);
@@ -192,7 +192,7 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
       return Invalid(spec, rank, std::string(defined.message()));
     }
   }
-  const std::int64_t limit = kMostBytes / SizeOf(spec.dtype) / BlocksOf(spec.collective, size);
+  const std::int64_t limit = kMaxBytes / SizeOf(spec.dtype) / BlocksOf(spec.collective, size);
   if (spec.count < 0 || spec.count > limit) {
     return TooLarge(spec, rank, absl::StrCat("count ", spec.count), limit);
   }

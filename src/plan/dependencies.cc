@@ -70,9 +70,9 @@ void PlanBuilder::Dependencies::FollowLastWait() {
 void PlanBuilder::Dependencies::Prune(const Plan& plan) {
   std::sort(found_.begin(), found_.end());
   found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
-  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMax = 16;
   constexpr std::size_t kLongest = 64;
-  if (found_.size() < 2 || found_.size() > kMost) return;
+  if (found_.size() < 2 || found_.size() > kMax) return;
   implied_.clear();
   auto visit = [&](StepId id) {
     for (StepId dep : plan.deps_of(plan.steps[id])) {

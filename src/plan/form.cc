@@ -81,11 +81,11 @@ class Former {
         what = absl::StrCat("ordinal ", step.ordinal, " of a signal must be ", signals,
                             ": the signals of a rank are numbered 1, 2, … in the order of its steps");
       }
-      if (what.empty() && signals > kMostSignals) {
-        what = absl::StrCat("a rank makes at most ", kMostSignals, " signals in a run of a plan");
+      if (what.empty() && signals > kMaxSignals) {
+        what = absl::StrCat("a rank makes at most ", kMaxSignals, " signals in a run of a plan");
       }
-      if (what.empty() && step.kind == StepKind::kSend && ++sends[step.peer] > kMostMessagesToAPeer) {
-        what = absl::StrCat("a rank sends at most ", kMostMessagesToAPeer, " messages to one peer in a run of a plan");
+      if (what.empty() && step.kind == StepKind::kSend && ++sends[step.peer] > kMaxMessagesToAPeer) {
+        what = absl::StrCat("a rank sends at most ", kMaxMessagesToAPeer, " messages to one peer in a run of a plan");
       }
       if (what.empty() && step.kind == StepKind::kNative && step.ordinal != natives[step.group]++) {
         what = absl::StrCat("ordinal ", step.ordinal, " of a native step must be ", natives[step.group] - 1,
@@ -275,8 +275,8 @@ class Former {
       return absl::StrCat(ToText(ref), ": rank ", plan.rank, " cannot read or write state of rank ", ref.owner);
     if (ref.space == Space::kBlock && (ref.owner == kSelf || plan.spec.collective != Collective::kAllToAllV))
       return absl::StrCat(ToText(ref), ": only an all_to_all_v has blocks, and only in the memory of peers");
-    if (ref.space == Space::kBlock && plan.size > kMostRanksWithBlocks)
-      return absl::StrCat(ToText(ref), ": plans for more than ", kMostRanksWithBlocks, " ranks have no blocks");
+    if (ref.space == Space::kBlock && plan.size > kMaxRanksWithBlocks)
+      return absl::StrCat(ToText(ref), ": plans for more than ", kMaxRanksWithBlocks, " ranks have no blocks");
     const Plan& there = *by_rank_[owner];
     const std::int64_t block = ref.space == Space::kBlock ? BlockOf(there.spec, plan.rank).bytes : 0;
     const std::array<std::int64_t, kSpaces> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes,

@@ -66,9 +66,9 @@ bool PlanOptions::has_hierarchy() const {
 }
 
 absl::Status PlanOptions::Check(int size) const {
-  if (segment_bytes < kLeastSegmentBytes) {
+  if (segment_bytes < kMinSegmentBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options.segment_bytes ", segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
+        absl::StrCat("options.segment_bytes ", segment_bytes, " must be ", kMinSegmentBytes, " or more"));
   }
   if (nodes.empty() || nodes.size() == static_cast<std::size_t>(size)) return absl::OkStatus();
   return absl::InvalidArgumentError(

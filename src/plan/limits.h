@@ -7,13 +7,13 @@ namespace tutti {
 
 // The most bytes that an input or output of one rank, or the parameters of a model, may hold: all that a process can
 // address. Sums of a few sizes below this limit do not overflow.
-inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
+inline constexpr std::int64_t kMaxBytes = std::int64_t{1} << 47;
 
 // The most signals that a rank may make in one run of a plan: a signal and its number share a word.
-inline constexpr std::uint32_t kMostSignals = 65'534;
+inline constexpr std::uint32_t kMaxSignals = 65'534;
 
 // The most messages that a rank may send to one other in one run of a plan: the numbers of messages under way differ.
-inline constexpr std::uint32_t kMostMessagesToAPeer = (1U << 18) - 1;
+inline constexpr std::uint32_t kMaxMessagesToAPeer = (1U << 18) - 1;
 
 }  // namespace tutti
 

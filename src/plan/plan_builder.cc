@@ -19,7 +19,7 @@ constexpr std::int64_t kAlignment = 64;
 
 // The most segments into which the longest buffer of a call is cut: the limit bounds the time and memory for a plan,
 // whatever the count. Segments of 256 KiB stay as they are up to 16 GiB of f32.
-constexpr std::int64_t kMostSegments = 1 << 16;
+constexpr std::int64_t kMaxSegments = 1 << 16;
 
 std::int64_t Quotient(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
@@ -62,11 +62,11 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.
   // A longer segment than any buffer is one: schedules compute with multiples of its length.
-  options_.segment_bytes = std::clamp(options_.segment_bytes, SizeOf(spec.dtype), kMostBytes);
+  options_.segment_bytes = std::clamp(options_.segment_bytes, SizeOf(spec.dtype), kMaxBytes);
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
     // A Send is one message: a receiver may not know from whom the next message of the same tag comes.
-    const std::int64_t most = IsPointToPoint(spec.collective) ? 1 : kMostSegments;
+    const std::int64_t most = IsPointToPoint(spec.collective) ? 1 : kMaxSegments;
     const std::int64_t least = Quotient(longest, most) * SizeOf(AccumulatorOf(spec.dtype));
     options_.segment_bytes = std::max(options_.segment_bytes, least);
   }
@@ -89,8 +89,8 @@ Ref PlanBuilder::BlockFrom(Rank peer) {
                       " but the rank itself"));
     return {};
   }
-  if (size() > kMostRanksWithBlocks) {
-    Fail(absl::StrCat("a block from rank ", peer, ": plans for more than ", kMostRanksWithBlocks, " ranks have none"));
+  if (size() > kMaxRanksWithBlocks) {
+    Fail(absl::StrCat("a block from rank ", peer, ": plans for more than ", kMaxRanksWithBlocks, " ranks have none"));
     return {};
   }
   const std::int64_t count = spec_.recv_counts[static_cast<std::size_t>(peer)];
@@ -220,10 +220,9 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
 
 bool PlanBuilder::CheckRefs(StepKind kind, absl::Span<Ref> dsts, absl::Span<Ref> srcs) {
   if (!status_.ok()) return false;
-  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
-  if (dsts.empty() || srcs.empty() || dsts.size() > kMost || srcs.size() > kMost) {
-    Fail(
-        absl::StrCat(Name(kind), ": ", dsts.size(), " dsts and ", srcs.size(), " srcs; 1…", kMost, " each are needed"));
+  constexpr std::size_t kMax = std::numeric_limits<std::uint16_t>::max();
+  if (dsts.empty() || srcs.empty() || dsts.size() > kMax || srcs.size() > kMax) {
+    Fail(absl::StrCat(Name(kind), ": ", dsts.size(), " dsts and ", srcs.size(), " srcs; 1…", kMax, " each are needed"));
     return false;
   }
   for (std::size_t i = 0; i < dsts.size(); ++i) {
@@ -270,7 +269,7 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
   std::int64_t segment = SegmentCount(whole.dtype);
   for (const Ref& ref : srcs) segment = std::min(segment, SegmentCount(ref.dtype));
   if (plan_.spec.collective == Collective::kAllToAllV) {  // only the two ranks of a block know its length
-    segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMostSegments / plan_.size, 1)));
+    segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMaxSegments / plan_.size, 1)));
   }
   std::vector<Ref> parts(dsts.size() + srcs.size());
   // A message without elements is sent where the message is the whole call (send, recv), and left out where it is a
@@ -304,8 +303,8 @@ void PlanBuilder::Recv(Rank from, const Ref& dst) {
 
 bool PlanBuilder::CheckSignal() {
   if (!CheckMapped(StepKind::kSignal)) return false;
-  if (signals_ < kMostSignals) return true;
-  Fail(absl::StrCat("signal: a rank makes at most ", kMostSignals, " signals in a run of a plan"));
+  if (signals_ < kMaxSignals) return true;
+  Fail(absl::StrCat("signal: a rank makes at most ", kMaxSignals, " signals in a run of a plan"));
   return false;
 }
 

@@ -16,16 +16,16 @@ namespace {
 // The bytes of a block of all_to_all_v, for a prediction: no rank knows all counts, so blocks are taken to be equal.
 constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
 // The longest buffer of the call is cut into at most this many segments, which are enough to show which steps overlap.
-constexpr std::int64_t kMostSegments = 16;
+constexpr std::int64_t kMaxSegments = 16;
 // No further plan is built once the plans built so far have about this many steps.
-constexpr std::size_t kMostSteps = 400;
+constexpr std::size_t kMaxSteps = 400;
 // The limit of steps for calls with a root, whose ranks do different things, so that none stands for another: as many
 // as a chain of 32 ranks has.
-constexpr std::size_t kMostStepsWithRoot = 25'000;
+constexpr std::size_t kMaxStepsWithRoot = 25'000;
 // A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.
-constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the world
+constexpr std::size_t kMaxPlannedRanks = 1 << 10;  // plans times ranks of the world
 
-bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > kMostPlannedRanks; }
+bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > kMaxPlannedRanks; }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ PlanOptions Coarse(const CollectiveSpec& spec, int size, const PlanOptions& opti
   PlanOptions coarse = options;
   const Rank first = FirstRank(spec, size);
   const std::int64_t longest = std::max(InputCount(spec, first, size), OutputCount(spec, first, size));
-  const std::int64_t least = (longest + kMostSegments - 1) / kMostSegments * SizeOf(AccumulatorOf(spec.dtype));
+  const std::int64_t least = (longest + kMaxSegments - 1) / kMaxSegments * SizeOf(AccumulatorOf(spec.dtype));
   coarse.segment_bytes = std::max(options.segment_bytes, least);
   return coarse;
 }
@@ -127,7 +127,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
   if (absl::Status valid = options.Check(size); !valid.ok()) return valid;
   const bool message = IsPointToPoint(call.collective);
   const PlanOptions coarse = Coarse(call, size, options);
-  const std::size_t most_steps = HasRoot(call.collective) ? kMostStepsWithRoot : kMostSteps;
+  const std::size_t most_steps = HasRoot(call.collective) ? kMaxStepsWithRoot : kMaxSteps;
   std::vector<Plan> plans;
   std::size_t steps = 0;
   Wanted wanted(size, FirstRank(call, size));
@@ -140,7 +140,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
     plans.push_back(*std::move(plan));
     const std::size_t next = plans.size() + 1;
     // One plan more would have about as many steps as the plans built so far have on average.
-    if (message || steps / plans.size() * next > most_steps || next * size > kMostPlannedRanks) break;
+    if (message || steps / plans.size() * next > most_steps || next * size > kMaxPlannedRanks) break;
   }
   // Steps that could begin at the same time are taken in the order of their ranks.
   std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });

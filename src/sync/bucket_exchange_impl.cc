@@ -93,7 +93,7 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
         absl::StrCat("bucket ", bucket, ": dtype ", dtype, " must be in 0…", kAllDTypes.size() - 1));
   }
   std::set<absl::string_view> keys;
-  std::int64_t left = kMostBytes / SizeOf(contents.dtype);
+  std::int64_t left = kMaxBytes / SizeOf(contents.dtype);
   for (const BucketParameter& parameter : contents.parameters) {
     if (!keys.insert(parameter.key).second) {
       return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, " holds parameter ", parameter.key, " twice"));
@@ -101,7 +101,7 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
     if (parameter.count < 0 || parameter.count > left) {
       return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, ", parameter ", parameter.key, ": count ",
                                                      parameter.count, " is not in 0…", left,
-                                                     ": a bucket holds at most ", kMostBytes, " bytes"));
+                                                     ": a bucket holds at most ", kMaxBytes, " bytes"));
     }
     left -= parameter.count;
     const auto before = counts_.find(parameter.key);
@@ -129,9 +129,9 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
   }
   const absl::StatusOr<Plan> plan = BuildPlan(strategy_, contents.dtype, count, communicator_.rank(),
                                               communicator_.size(), communicator_.plan_options(memory_->kind()));
-  if (!plan.ok() || plan->states.size() <= static_cast<std::size_t>(kMostStates)) return plan.status();
+  if (!plan.ok() || plan->states.size() <= static_cast<std::size_t>(kMaxStates)) return plan.status();
   return absl::UnimplementedError(absl::StrCat("strategy ", name_, " keeps ", plan->states.size(),
-                                               " states of a bucket, must be at most ", kMostStates));
+                                               " states of a bucket, must be at most ", kMaxStates));
 }
 
 std::vector<int> BucketExchange::Impl::Emptied(int bucket, const BucketContents& contents) const {

@@ -37,30 +37,30 @@ absl::StatusOr<Checkpoint> ParseOne(const std::string& bytes, std::size_t index)
     in_range &= least <= value && value <= most;
     return value;
   };
-  constexpr std::int64_t kMostRanks = std::numeric_limits<Rank>::max();
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMaxRanks = std::numeric_limits<Rank>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   checkpoint.owner.strategy = std::string(reader.Bytes());
-  checkpoint.owner.rank = static_cast<Rank>(number(0, kMostRanks));
-  checkpoint.owner.size = static_cast<int>(number(1, kMostRanks));
-  checkpoint.owner.step = number(0, kMost);
+  checkpoint.owner.rank = static_cast<Rank>(number(0, kMaxRanks));
+  checkpoint.owner.size = static_cast<int>(number(1, kMaxRanks));
+  checkpoint.owner.step = number(0, kMax);
   checkpoint.owner.loss_scale = std::bit_cast<double>(reader.Number());
   in_range = in_range && IsLossScale(checkpoint.owner.loss_scale);
-  const std::int64_t participants = number(1, kMostRanks);
+  const std::int64_t participants = number(1, kMaxRanks);
   for (std::int64_t i = 0; i < participants && in_range && !reader.overrun(); ++i) {
     checkpoint.owner.participants.push_back(static_cast<Rank>(number(0, checkpoint.owner.size - 1)));
   }
-  const std::int64_t buckets = number(0, kMost);
+  const std::int64_t buckets = number(0, kMax);
   for (std::int64_t b = 0; b < buckets && !reader.overrun(); ++b) {
     CheckpointBucket& bucket = checkpoint.buckets.emplace_back();
-    bucket.count = number(0, kMost);
-    const std::int64_t states = number(0, kMost);
+    bucket.count = number(0, kMax);
+    const std::int64_t states = number(0, kMax);
     for (std::int64_t s = 0; s < states && !reader.overrun(); ++s) {
       CheckpointState& state = bucket.states.emplace_back();
       state.name = std::string(reader.Bytes());
       state.kind = static_cast<StateKind>(number(0, static_cast<std::int64_t>(StateKind::kReplica)));
       state.dtype = static_cast<DType>(number(0, static_cast<std::int64_t>(kAllDTypes.size()) - 1));
       state.first_element = number(0, bucket.count);
-      state.divisor = number(1, kMostRanks);
+      state.divisor = number(1, kMaxRanks);
       state.bytes = reader.Bytes();
       const auto length = static_cast<std::int64_t>(state.bytes.size());
       in_range = in_range && (state.divisor == 1 || state.divisor == checkpoint.owner.size) &&

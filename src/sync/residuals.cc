@@ -94,7 +94,7 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
   driven.caller_drives = true;
   // Bit i: some rank has only a part of the bucket's state i. Ranks that do not exchange have no states, but take part
   // in the agreement.
-  constexpr std::int64_t kAny = std::int64_t{1} << kMostStates;
+  constexpr std::int64_t kAny = std::int64_t{1} << kMaxStates;
   std::int64_t bits = HasAny(residuals, contents) ? kAny : 0;
   absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(bucket);
   if (!states.ok()) return states.status();
@@ -108,7 +108,7 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
   Work agreement = communicator.AllReduce(&bits, &bits, 1, DType::kI64, ReduceOp::kBitwiseOr, driven);
   if (absl::Status status = agreement.Wait(); !status.ok()) return status;
   if ((bits & kAny) == 0) return states->Store();
-  for (int i = 0; i < kMostStates; ++i) {
+  for (int i = 0; i < kMaxStates; ++i) {
     const StateRange* const state =
         i < static_cast<int>(bucket.states().size()) && IsResidual(bucket.states()[i]) ? &bucket.states()[i] : nullptr;
     if ((bits >> i & 1) == 0) {

@@ -33,7 +33,7 @@ struct ParameterResiduals {
 using Residuals = std::map<std::string, ParameterResiduals>;
 
 // The largest number of states that a bucket of a BucketExchange may have.
-inline constexpr int kMostStates = 62;
+inline constexpr int kMaxStates = 62;
 
 // Copies the residuals of `bucket`, which holds the parameters of `contents`, to `residuals`. No run may be under way.
 // An error is one of the memory of a GPU.

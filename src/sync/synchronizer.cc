@@ -19,7 +19,7 @@ namespace tutti {
 namespace {
 
 absl::Status CheckOptions(absl::Span<const Parameter> parameters, const SynchronizerOptions& options) {
-  std::int64_t bytes_left = kMostBytes;
+  std::int64_t bytes_left = kMaxBytes;
   for (const Parameter& parameter : parameters) {
     if (const auto dtype = static_cast<std::size_t>(parameter.dtype); dtype >= kAllDTypes.size()) {
       return absl::InvalidArgumentError(
@@ -29,7 +29,7 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
     if (parameter.count < 0 || parameter.count > most) {
       return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name, ": count ", parameter.count,
                                                      " is not in 0…", most, ": all parameters together hold at most ",
-                                                     kMostBytes, " bytes"));
+                                                     kMaxBytes, " bytes"));
     }
     bytes_left -= parameter.count * SizeOf(parameter.dtype);
   }

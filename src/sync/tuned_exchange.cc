@@ -114,7 +114,7 @@ void TunedExchange::Say() const {
   const std::string text =
       report.choice.tuning == report.start.tuning
           ? absl::StrCat(ended, ": the options stay as they are (", ToString(report.start.tuning), "; ",
-                         milliseconds(report.start), "): nothing else has saved ", 100 * Tuner::kLeastGain, " %")
+                         milliseconds(report.start), "): nothing else has saved ", 100 * Tuner::kMinGain, " %")
           : absl::StrFormat("%s: %s takes %s in place of %s with %s: %.0f %% less", ended,
                             ToString(report.choice.tuning), milliseconds(report.choice), milliseconds(report.start),
                             ToString(report.start.tuning), 100 * report.gain());

@@ -24,11 +24,11 @@ Tuning With(const TuningChange& change, Tuning tuning);
 
 // Tells which tuning to measure next, and what to keep. Tries the changes one after the other, each on the best tuning
 // so far, so that the number of trials is the sum and not the product of the numbers of values. A tuning is better when
-// it saves kLeastGain of the time of the best one. A better tuning was perhaps measured in a lucky moment: at last it
+// it saves kMinGain of the time of the best one. A better tuning was perhaps measured in a lucky moment: at last it
 // is measured against the start once more, and must be better again. Ranks that add equal times choose alike.
 class Tuner {
  public:
-  static constexpr double kLeastGain = 0.05;
+  static constexpr double kMinGain = 0.05;
 
   Tuner(Tuning start, std::vector<TuningChange> changes);
 
@@ -47,7 +47,7 @@ class Tuner {
  private:
   enum class Stage : std::uint8_t { kStart, kChanges, kStartAgain, kBestAgain, kDone };
 
-  static bool IsBetter(double seconds, double than) { return seconds < (1 - kLeastGain) * than; }
+  static bool IsBetter(double seconds, double than) { return seconds < (1 - kMinGain) * than; }
   void EndChanges();
 
   const std::vector<TuningChange> changes_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kBucketBytes[] = {1 * kMiB, 5 * kMiB, 25 * kMiB, 100 * kMiB};
-constexpr int kMostSchedules = 3;
+constexpr int kMaxSchedules = 3;
 
 // Whether the algorithm has the flag `name`, and the flag is set.
 bool IsSet(const Strategy& strategy, absl::string_view name) { return strategy.has(name) && strategy.flag(name); }
@@ -97,7 +97,7 @@ std::vector<TuningChange> ChangesOfSchedule(const Layout& layout, ReduceOp op, i
   if (!selection.ok()) return {};
   std::vector<TuningChange> changes;
   for (const Candidate& candidate : selection->candidates) {
-    if (!candidate.refusal.ok() || static_cast<int>(changes.size()) == kMostSchedules) break;
+    if (!candidate.refusal.ok() || static_cast<int>(changes.size()) == kMaxSchedules) break;
     const bool serves_all = std::all_of(layout.buckets.begin(), layout.buckets.end(), [&](const BucketLayout& bucket) {
       const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(call(bucket), size, plan);
       return chosen.ok() && *chosen == candidate.schedule;

@@ -20,9 +20,9 @@ struct TuningSpace {
   std::string reason;  // why there is nothing to change; empty where there is something
 };
 
-// At most kMostChanges changes of the tuning that `options` and `strategy` give, none of which changes what the ranks
+// At most kMaxChanges changes of the tuning that `options` and `strategy` give, none of which changes what the ranks
 // compute. Pure, so that all ranks try the same.
-inline constexpr int kMostChanges = 8;
+inline constexpr int kMaxChanges = 8;
 TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> parameters,
                           const SynchronizerOptions& options, int size, const PlanOptions& plan);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<ReduceOp, 6> kExactOps = {ReduceOp::kSum,        ReduceOp::kMin,       ReduceOp::kMax,
                                                ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor};
-constexpr std::size_t kMostGroupsKept = 3;
+constexpr std::size_t kMaxGroupsKept = 3;
 constexpr std::uint64_t kAllRanks = ~std::uint64_t{0};
 
 }  // namespace
@@ -244,7 +244,7 @@ absl::Status Worker::MakeGroups() {
     if (own_.OneIn(4)) groups_.push_back(std::move(made[static_cast<std::size_t>(dropped)]));
     made.erase(made.begin() + dropped);
   }
-  while (groups_.size() > kMostGroupsKept) groups_.erase(groups_.begin() + own_.Below(2));
+  while (groups_.size() > kMaxGroupsKept) groups_.erase(groups_.begin() + own_.Below(2));
   return absl::OkStatus();
 }
 

@@ -192,8 +192,8 @@ TEST_P(CommunicatorEndTest, TheErrorOfAWatchOutlastsTheCall) {
 
 TEST_P(CommunicatorEndTest, AbsurdSizesAreRefused) {
   RunWorld(1, GetParam().options, [](Communicator& comm) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    for (const std::int64_t bytes : {kMost, kMost - 1, kMost - 4095, kMost / 2, std::int64_t{1} << 48}) {
+    constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t bytes : {kMax, kMax - 1, kMax - 4095, kMax / 2, std::int64_t{1} << 48}) {
       EXPECT_EQ(comm.Allocate(bytes).status().code(), absl::StatusCode::kResourceExhausted) << bytes;
     }
     EXPECT_TRUE(comm.Allocate(4096).ok());

@@ -297,17 +297,17 @@ TEST(CudaGraphsTest, MemoryIsFreedDuringACapture) {
   WorldOptions options = OnDevices();
   options.region_bytes = std::int64_t{16} << 20;
   RunWorld(2, options, [](Communicator& comm) {
-    constexpr std::int64_t kMost = std::int64_t{1} << 21;
+    constexpr std::int64_t kMax = std::int64_t{1} << 21;
     const Stream stream(comm.rank());
-    const FakeMemory memory(comm.rank(), 4 * kMost);
+    const FakeMemory memory(comm.rank(), 4 * kMax);
     const auto call = [&](std::int64_t count) {
       return comm.AllReduce(memory.data(), memory.data(), count, DType::kF32, ReduceOp::kSum,
                             {.schedule = *FindSchedule(Collective::kAllReduce, "ring"), .stream = stream.get()});
     };
-    for (int kind = 0; kind < 6; ++kind) ASSERT_EQ(call(kMost - kind).Wait(), absl::OkStatus());
+    for (int kind = 0; kind < 6; ++kind) ASSERT_EQ(call(kMax - kind).Wait(), absl::OkStatus());
     const FakeGraph graph = stream.Capture([&] {
       for (int kind = 0; kind < 3; ++kind) {
-        ASSERT_EQ(call(kMost - 100 - kind).WaitOnStream(stream.get()), absl::OkStatus());
+        ASSERT_EQ(call(kMax - 100 - kind).WaitOnStream(stream.get()), absl::OkStatus());
       }
     });
     EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());

@@ -157,13 +157,13 @@ TEST(DeviceMessagesTest, BoundMessagesAllocateNothing) {
 TEST(DeviceMessagesTest, SendRecvGoesInAllDirectionsAtOnce) {
   for (const int size : {1, 2, 3, 5}) {
     RunWorld(size, OnDevices(), [](Communicator& comm) {
-      constexpr std::int64_t kMost = 16;
+      constexpr std::int64_t kMax = 16;
       const std::int64_t n = comm.size();
-      const FakeMemory in(comm.rank(), n * 2 * kMost * 4);
-      const FakeMemory out(comm.rank(), n * 2 * kMost * 4);
+      const FakeMemory in(comm.rank(), n * 2 * kMax * 4);
+      const FakeMemory out(comm.rank(), n * 2 * kMax * 4);
       ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
       const auto place = [&](const FakeMemory& memory, Rank peer, int message) {
-        return memory.floats() + (2 * peer + message) * kMost;
+        return memory.floats() + (2 * peer + message) * kMax;
       };
       std::vector<NativeCall> calls;
       for (int run = 0; run < 3; ++run) {

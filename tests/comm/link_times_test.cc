@@ -95,7 +95,7 @@ TEST(LinkTimesTest, AreNeverZero) {
       TimeLink([](std::int64_t bytes) -> absl::StatusOr<std::int64_t> { return bytes > 0 ? 1000 : 5000; });
   ASSERT_TRUE(nanos.ok());
   EXPECT_EQ(nanos->exchange, 1);
-  EXPECT_EQ(nanos->bytes, kMostExchanged);
+  EXPECT_EQ(nanos->bytes, kMaxExchanged);
 }
 
 TEST(LinkTimesTest, EndWithTheFirstError) {

@@ -130,7 +130,7 @@ TEST(PlanVerifierDeathTest, AWrongPlanOfAStrategyNamesTheSchedule) {
 }
 
 // Verifies wrong plans of 2 ranks in a process with this TUTTI_VERIFY: a few steps, and more than
-// PlanVerifier::kMostSteps.
+// PlanVerifier::kMaxSteps.
 [[noreturn]] void VerifyInMode(const char* mode) {
   ::setenv("TUTTI_VERIFY", mode, /*overwrite=*/1);
   PlanVerifier::KindsMade made;
@@ -269,16 +269,16 @@ TEST_F(LimitsTest, ManyStepsAreSaidOnceToBeUnverified) {
 
 TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
-  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMaxKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
-  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  EXPECT_EQ(asked_, PlanVerifier::kMaxKinds);
   op_ = ReduceOp::kAvg;
   testing::internal::CaptureStderr();
   EXPECT_EQ(Check(verifier, 5000), absl::OkStatus());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("1000 kinds of calls of a communicator have been verified"));
-  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  EXPECT_EQ(asked_, PlanVerifier::kMaxKinds);
   EXPECT_EQ(Check(verifier, 5000, "all_reduce:another").code(), absl::StatusCode::kFailedPrecondition)
       << "each schedule has a limit of its own";
 }
@@ -286,7 +286,7 @@ TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
 // A model that binds its buckets anew binds calls of the same kinds again.
 TEST_F(LimitsTest, CallsOfOneKindCountOnce) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
-  for (std::size_t time = 0; time <= PlanVerifier::kMostKinds; ++time) EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
+  for (std::size_t time = 0; time <= PlanVerifier::kMaxKinds; ++time) EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
   op_ = ReduceOp::kAvg;
   EXPECT_EQ(Check(verifier, 6).code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -295,14 +295,14 @@ TEST_F(LimitsTest, CallsOfOneKindCountOnce) {
 // call.
 TEST_F(LimitsTest, KindsCountForEachCommunicatorWhetherTheyAreKnownOrNot) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
-  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMaxKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
   made_.clear();  // as in a communicator that has made no calls yet
-  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMaxKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
-  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  EXPECT_EQ(asked_, PlanVerifier::kMaxKinds);
   op_ = ReduceOp::kAvg;
   testing::internal::CaptureStderr();
   EXPECT_EQ(Check(verifier, 5000), absl::OkStatus());

@@ -28,8 +28,8 @@ namespace {
 constexpr int kCalls = 20;  // of one kind, which are counted together
 constexpr int kRounds = 3;  // of kCalls calls each; the least of their counts is bounded
 constexpr std::int64_t kLong = 4 << 20;
-constexpr std::int64_t kLeastWired = 32 << 10;  // of transports/ucx/messages.cc
-constexpr std::int64_t kWindow = 8 << 20;       // kMostWindow of transports/ucx/wire.h
+constexpr std::int64_t kMinWired = 32 << 10;  // of transports/ucx/messages.cc
+constexpr std::int64_t kWindow = 8 << 20;     // kMaxWindow of transports/ucx/wire.h
 
 // How ranks reach each other: by mapped memory, by messages within a node, by messages between nodes.
 enum class Path { kMapped, kMessages, kWires };
@@ -95,7 +95,7 @@ struct Report {
       if (!sends && step.kind != StepKind::kRecv) continue;
       ++messages;
       if (sends) sent += bytes;
-      if (bytes < kLeastWired) {
+      if (bytes < kMinWired) {
         ++unwired;
       } else {
         (sends ? frames_sent : frames_received) += (bytes + kFrame - 1) / kFrame;
@@ -124,8 +124,8 @@ void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::
     }
   }
   // A wire gets what it needs for as many messages as it ever has under way: a window of the shortest.
-  const CollectiveSpec shortest_wired = {.collective = Collective::kAllToAll, .count = kLeastWired / 4};
-  for (int warm_up = 0; warm_up < 2 * kWindow / kLeastWired; ++warm_up) {
+  const CollectiveSpec shortest_wired = {.collective = Collective::kAllToAll, .count = kMinWired / 4};
+  for (int warm_up = 0; warm_up < 2 * kWindow / kMinWired; ++warm_up) {
     EXPECT_EQ(call(shortest_wired, 0).Wait(), absl::OkStatus());
   }
   report("ready");
@@ -242,7 +242,7 @@ std::int64_t WireBytesOfLong(Collective collective, int size) {
 // Calls of kCalls that may allocate; an allocation that belongs to each call or message happens in all of them. A few
 // times a minute UCX looks whether its peers' processes live, for which it reads files. Messages that come before their
 // receives are posted need memory where more of them have come at a time than ever before, which depends on time.
-constexpr std::int64_t kMostAllocating = kCalls - 2;
+constexpr std::int64_t kMaxAllocating = kCalls - 2;
 
 class CollectiveCountsSlow : public testing::TestWithParam<World> {};
 
@@ -284,7 +284,7 @@ TEST_P(CollectiveCountsSlow, AreWithinTheirBounds) {
       std::vector<SystemCalls> rounds;
       for (int round = 0; round < kRounds; ++round) rounds.push_back(traced->counts(rank, PhaseOf(i, round)));
       CheckSystemCalls(path, report, rounds);
-      EXPECT_LE(report.allocating, kMostAllocating);
+      EXPECT_LE(report.allocating, kMaxAllocating);
       EXPECT_EQ(report.staged_bytes, 0);
       if (path != Path::kMapped) {
         EXPECT_EQ(report.wire_bytes, report.sent);

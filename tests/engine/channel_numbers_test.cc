@@ -60,11 +60,11 @@ TEST(ChannelNumbers, WaitForPeersOnOtherNodes) {
   numbers.Close(2, nullptr, {});
   EXPECT_EQ(numbers.Take(), std::nullopt);
   EXPECT_TRUE(numbers.IsClosed(1));
-  numbers.HasLeft(1, 5);
+  numbers.RememberLeft(1, 5);
   EXPECT_FALSE(numbers.IsClosed(7));
-  numbers.HasLeft(7, 5);  // of a channel that is not closed: nothing happens
+  numbers.RememberLeft(7, 5);  // of a channel that is not closed: nothing happens
   EXPECT_EQ(numbers.Take(), std::nullopt);
-  numbers.IsLost(6);
+  numbers.RememberLost(6);
   EXPECT_EQ(numbers.Take(), 1u);
 }
 

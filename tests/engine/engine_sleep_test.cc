@@ -157,15 +157,15 @@ constexpr std::int64_t kLongWait = 1'000'000;
 
 TEST_F(EngineAlarm, ASleepEndsBeforeTheMessageIsDue) {
   // Without an alarm each sleep may last 50 ms.
-  EXPECT_LT(ShortestSleep({MakeCall(kLongWait)}, 60), MessageWait::kMostDueNanos);
+  EXPECT_LT(ShortestSleep({MakeCall(kLongWait)}, 60), MessageWait::kMaxDueNanos);
 }
 
 TEST_F(EngineAlarm, IsSetForACallWhoseWaitsAreLongAlsoWhereThoseForAnotherAreShort) {
-  EXPECT_LT(ShortestSleep({MakeCall(kLongWait), MakeCall(0)}, 120), MessageWait::kMostDueNanos);
+  EXPECT_LT(ShortestSleep({MakeCall(kLongWait), MakeCall(0)}, 120), MessageWait::kMaxDueNanos);
 }
 
 TEST_F(EngineAlarm, IsNotSetWhereAllWaitsAreShort) {
-  EXPECT_GT(ShortestSleep({MakeCall(0), MakeCall(0)}, 60), MessageWait::kMostDueNanos);
+  EXPECT_GT(ShortestSleep({MakeCall(0), MakeCall(0)}, 60), MessageWait::kMaxDueNanos);
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ TEST_F(HostExecutorTest, ARunIsNotToldTheErrorOfAnEarlierOne) {
   Call& call = Add(kRecv, "message", values_.data());
   ASSERT_GT(call.program().output_steps, 0u);
   call.Finish(absl::ResourceExhaustedError("the first run"));
-  call.OutputIsFinal();  // of the second run
+  call.MarkOutputFinal();  // of the second run
   EXPECT_EQ(call.Wait(2, /*output_only=*/true, kNeverNanos), absl::OkStatus());
   EXPECT_EQ(call.Wait(1, /*output_only=*/false, kNeverNanos), absl::ResourceExhaustedError("the first run"));
   // Nor is the error of an earlier run forgotten, or taken for OK, when later runs fail.

@@ -19,7 +19,7 @@ using kernels::DeviceKernels;
 // Runs cases on the GPU and in host memory. The buffers of a case lie in one range of memory, which is copied at once.
 class Checker {
  public:
-  Checker(const DeviceKernels& on_gpu, cudaStream_t stream) : on_gpu_(on_gpu), stream_(stream), device_(kMostBytes) {}
+  Checker(const DeviceKernels& on_gpu, cudaStream_t stream) : on_gpu_(on_gpu), stream_(stream), device_(kMaxBytes) {}
 
   void Run(const DeviceCase& the_case) {
     ++cases_;
@@ -29,7 +29,7 @@ class Checker {
       places.push_back(bytes);
       bytes += (buffer.bytes.size() + kAlignment - 1) / kAlignment * kAlignment;
     }
-    if (bytes > kMostBytes) return Fail(the_case, "its buffers are larger than the memory for cases");
+    if (bytes > kMaxBytes) return Fail(the_case, "its buffers are larger than the memory for cases");
     image_.assign(bytes, 0);
     for (std::size_t i = 0; i < places.size(); ++i) {
       const CaseBuffer& buffer = the_case.buffers[i];
@@ -68,12 +68,12 @@ class Checker {
 
  private:
   static constexpr std::size_t kAlignment = 256;
-  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-  static constexpr int kMostPrinted = 4;  // of those between two reports
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+  static constexpr int kMaxPrinted = 4;  // of those between two reports
 
   void Fail(const DeviceCase& the_case, const std::string& why) {
     ++failures_;
-    if (++printed_ <= kMostPrinted) std::printf("FAILED %s: %s\n", the_case.name.c_str(), why.c_str());
+    if (++printed_ <= kMaxPrinted) std::printf("FAILED %s: %s\n", the_case.name.c_str(), why.c_str());
   }
 
   const DeviceKernels& on_gpu_;

@@ -18,13 +18,13 @@ inline constexpr bool kShortSweeps = false;
 #endif
 
 // The most ranks of a world that a sweep visits.
-inline constexpr int kMostRanksSwept = kShortSweeps ? 5 : 64;
+inline constexpr int kMaxRanksSwept = kShortSweeps ? 5 : 64;
 
 // The sizes of the worlds that a sweep visits, among `sizes`.
 inline std::vector<int> SweptWorlds(std::initializer_list<int> sizes) {
   std::vector<int> swept;
   for (const int size : sizes) {
-    if (size <= kMostRanksSwept) swept.push_back(size);
+    if (size <= kMaxRanksSwept) swept.push_back(size);
   }
   return swept;
 }

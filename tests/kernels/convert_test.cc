@@ -173,8 +173,8 @@ TEST(ConvertTest, IntegersSaturate) {
                                        std::numeric_limits<std::int32_t>::min(), 100}));
   EXPECT_EQ(ConvertAll<std::uint64_t>(DType::kU64, DType::kI64, values),
             (std::vector<std::uint64_t>{0, 256, 1ULL << 40, 0, 100}));
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  const std::vector<std::uint64_t> natural = {0, 1ULL << 63, kMost};
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  const std::vector<std::uint64_t> natural = {0, 1ULL << 63, kMax};
   EXPECT_EQ(ConvertAll<std::int64_t>(DType::kI64, DType::kU64, natural),
             (std::vector<std::int64_t>{0, std::numeric_limits<std::int64_t>::max(),
                                        std::numeric_limits<std::int64_t>::max()}));

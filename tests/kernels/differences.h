@@ -34,17 +34,17 @@ inline std::string ElementText(DType dtype, const void* data, std::int64_t i) {
 // "2 of 53 elements of f16 differ: element 5 is 12, expected 15; element 6 is 0, expected 18", the first four of them;
 // empty when none differs.
 inline std::string Differences(DType dtype, const void* got, const void* expected, std::int64_t count) {
-  constexpr int kMost = 4;
+  constexpr int kMax = 4;
   std::string first;
   std::int64_t differ = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (AreEqual(dtype, got, expected, i) || ++differ > kMost) continue;
+    if (AreEqual(dtype, got, expected, i) || ++differ > kMax) continue;
     absl::StrAppend(&first, differ == 1 ? "" : "; ", "element ", i, " is ", ElementText(dtype, got, i), ", expected ",
                     ElementText(dtype, expected, i));
   }
   if (differ == 0) return "";
   return absl::StrCat(differ, " of ", count, " elements of ", Name(dtype), " differ: ", first,
-                      differ > kMost ? "; ..." : "");
+                      differ > kMax ? "; ..." : "");
 }
 
 // As above, of two vectors, which may differ in length.

@@ -287,8 +287,8 @@ TEST(ReduceIntegerTest, SumsWrapAroundAndAveragesTruncate) {
 }
 
 TEST(ReduceIntegerTest, UnsignedIntegersUseTheirWholeRange) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  const std::uint64_t a[] = {kMost, 1, 7}, b[] = {1, kMost, kMost - 3};
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t a[] = {kMax, 1, 7}, b[] = {1, kMax, kMax - 3};
   std::uint64_t result[3];
   const void* srcs[] = {a, b};
   void* dst = result;
@@ -296,14 +296,14 @@ TEST(ReduceIntegerTest, UnsignedIntegersUseTheirWholeRange) {
   run(ReduceOp::kSum);
   EXPECT_THAT(result, testing::ElementsAre(0, 0, 3));
   run(ReduceOp::kMax);
-  EXPECT_THAT(result, testing::ElementsAre(kMost, kMost, kMost - 3));
+  EXPECT_THAT(result, testing::ElementsAre(kMax, kMax, kMax - 3));
   run(ReduceOp::kMin);
   EXPECT_THAT(result, testing::ElementsAre(1, 1, 7));
   run(ReduceOp::kBitwiseXor);
-  EXPECT_THAT(result, testing::ElementsAre(kMost - 1, kMost - 1, kMost - 4));
+  EXPECT_THAT(result, testing::ElementsAre(kMax - 1, kMax - 1, kMax - 4));
   const void* large[] = {a};
   Reduce(DType::kU64, ReduceOp::kAvg, 2, {&dst, 1}, large, 3, Stores::kCached);
-  EXPECT_THAT(result, testing::ElementsAre(kMost / 2, 0, 3));
+  EXPECT_THAT(result, testing::ElementsAre(kMax / 2, 0, 3));
 }
 
 TEST(ReduceBoolTest, EveryByteButZeroIsTrueAndResultsAreZeroOrOne) {

@@ -170,23 +170,23 @@ TEST(CollectiveTest, ValuesThatAreNoEnumeratorsAreRefusedByNumber) {
 
 // The address space of a process has 2^47 bytes.
 TEST(CollectiveTest, ABufferHoldsNoMoreThanAProcessCanAddress) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 45;  // elements of f32
-  EXPECT_EQ(ErrorOf({.count = kMost}), "");
-  EXPECT_EQ(ErrorOf({.count = kMost + 1}),
+  constexpr std::int64_t kMax = std::int64_t{1} << 45;  // elements of f32
+  EXPECT_EQ(ErrorOf({.count = kMax}), "");
+  EXPECT_EQ(ErrorOf({.count = kMax + 1}),
             "all_reduce of rank 0: count 35184372088833 is not in 0…35184372088832: a buffer holds at most "
             "140737488355328 bytes of f32");
   for (Collective blocks : {Collective::kReduceScatter, Collective::kAllGather, Collective::kGather,
                             Collective::kScatter, Collective::kAllToAll}) {
     // Every rank refuses the call, also where only the root has the long buffer.
     for (Rank rank : {0, 1}) {
-      EXPECT_EQ(ErrorOf({.collective = blocks, .count = kMost / 4}, rank), "");
-      EXPECT_THAT(ErrorOf({.collective = blocks, .count = kMost / 4 + 1}, rank),
+      EXPECT_EQ(ErrorOf({.collective = blocks, .count = kMax / 4}, rank), "");
+      EXPECT_THAT(ErrorOf({.collective = blocks, .count = kMax / 4 + 1}, rank),
                   HasSubstr("count 8796093022209 is not"));
     }
   }
-  CollectiveSpec v{.collective = Collective::kAllToAllV, .send_counts = {1, kMost - 1}, .recv_counts = {1, 0}};
+  CollectiveSpec v{.collective = Collective::kAllToAllV, .send_counts = {1, kMax - 1}, .recv_counts = {1, 0}};
   EXPECT_EQ(ErrorOf(v, 0, 2), "");
-  v.recv_counts[1] = kMost;
+  v.recv_counts[1] = kMax;
   EXPECT_THAT(ErrorOf(v, 0, 2), HasSubstr("recv_counts[1] = 35184372088832 is not in 0…35184372088831"));
 }
 

@@ -135,7 +135,7 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
     }
     for (const std::vector<int>& nodes : worlds) {
       const int size = static_cast<int>(nodes.size());
-      if (size > kMostRanksSwept) continue;
+      if (size > kMaxRanksSwept) continue;
       for (std::int64_t count : {0, 1, 97, 4097}) {
         for (DType dtype : {DType::kF32, DType::kBF16}) {
           const PlanOptions options = {.segment_bytes = 4096, .nodes = nodes};

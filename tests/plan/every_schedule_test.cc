@@ -84,7 +84,7 @@ class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
 
 TEST_P(EveryScheduleTest, KeepsItsPromisesInEveryWorld) {
   int served = 0;
-  for (int size = 1; size <= std::min(17, kMostRanksSwept); ++size) {
+  for (int size = 1; size <= std::min(17, kMaxRanksSwept); ++size) {
     for (std::int64_t count : std::set<std::int64_t>{0, 1, size - 1, size, size + 1, 97, kLarge}) {
       served += Sweep(size, count, WithNative({.peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;

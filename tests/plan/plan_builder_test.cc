@@ -287,22 +287,22 @@ TEST(PlanBuilderTest, LongRangesBecomeSegmentsThatPipeline) {
 }
 
 TEST(PlanBuilderTest, TheLongestBufferHasABoundedNumberOfSegments) {
-  constexpr std::int64_t kMost = 1 << 16;
-  for (std::int64_t count : {kMost, kMost + 1, std::int64_t{1} << 44}) {
+  constexpr std::int64_t kMax = 1 << 16;
+  for (std::int64_t count : {kMax, kMax + 1, std::int64_t{1} << 44}) {
     // The block of rank 1 is as long as what the root has for it: both cut it alike.
     for (Rank rank : {0, 1}) {
       PlanBuilder b = Builder({.collective = Collective::kScatter, .dtype = DType::kF64, .count = count / 4},
                               {.segment_bytes = 8}, rank);
       if (rank == 0) b.Send(1, b.in().Elements(b.spec().count, b.spec().count));
       if (rank == 1) b.Recv(0, b.out());
-      EXPECT_EQ(Built(b).steps.size(), kMost / 4) << count;
+      EXPECT_EQ(Built(b).steps.size(), kMax / 4) << count;
     }
     CollectiveSpec blocks{.collective = Collective::kAllToAllV};
     blocks.send_counts = {count, 0, 7, 0};
     blocks.recv_counts = {0, 0, 0, 0};
     PlanBuilder b = Builder(blocks, {.segment_bytes = 8});
     b.Send(0, b.in().Elements(0, count));
-    EXPECT_LE(Built(b).steps.size(), kMost / 4) << count;
+    EXPECT_LE(Built(b).steps.size(), kMax / 4) << count;
   }
 }
 

@@ -355,15 +355,15 @@ struct Tally {
   int rejected = 0;
 };
 
-// The mutations that Verify rejects in fewer cases than kLeastRejected, because many mutants still do the same as the
-// unchanged plan. Of every other mutation at least kLeastRejected of the mutants are rejected; the survivors are
+// The mutations that Verify rejects in fewer cases than kMinRejected, because many mutants still do the same as the
+// unchanged plan. Of every other mutation at least kMinRejected of the mutants are rejected; the survivors are
 // barriers, whose values nobody reads, and plans with codecs.
 struct Survivors {
   absl::string_view mutation;
   double least_rejected;
   absl::string_view why;
 };
-constexpr double kLeastRejected = 0.97;
+constexpr double kMinRejected = 0.97;
 constexpr Survivors kSurvivors[] = {
     {"drop_dep", 0.58, "another chain of dependencies, signals or messages orders the same two steps"},
     {"move_dep", 0.70, "as drop_dep: the step that is waited for instead comes later, or the old order holds anyway"},
@@ -411,7 +411,7 @@ class MutationTest : public ::testing::Test {
     for (const auto& [what, n] : survivors_) absl::StrAppend(&report, "survived: ", what, ": ", n, "\n");
     for (const std::string& example : examples_) absl::StrAppend(&report, example, "\n");
     for (const auto& [name, tally] : tallies_) {
-      Survivors expected = {.mutation = name, .least_rejected = kLeastRejected, .why = "barriers and codecs"};
+      Survivors expected = {.mutation = name, .least_rejected = kMinRejected, .why = "barriers and codecs"};
       for (const Survivors& survivors : kSurvivors) {
         if (name == survivors.mutation) expected = survivors;
       }

@@ -246,9 +246,9 @@ TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
 // machine it may have ended all the same, on some ranks or on all. All ranks see the same codes.
 absl::Status AfterAnExchange(BucketExchange& exchange, Floats& data, bool waits, absl::StatusCode code,
                              const std::function<absl::Status()>& call) {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   absl::Status status;
-  for (int i = 0; i < kMostTries && status.code() != code; ++i) {
+  for (int i = 0; i < kMaxTries && status.code() != code; ++i) {
     Work work = exchange.Exchange(0, data.data());
     if (waits) {
       EXPECT_EQ(work.Wait(), absl::OkStatus());

@@ -141,11 +141,11 @@ TEST_P(Damaged, AnyBitThatIsFlippedIsFound) {
 
 // Numbers in the state, such as lengths, that are far too large or negative.
 TEST_P(Damaged, ImpossibleNumbersAreRefused) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   for (const int size : {2, 3}) {
     const std::vector<std::string> sound = StatesOf(SmallTraining(GetParam(), size));
     OnRankZero(GetParam(), sound, [&](const Load& load) {
-      for (const std::int64_t number : {kMost, kMost / 4, -kMost - 1, std::int64_t{-1}, std::int64_t{301}}) {
+      for (const std::int64_t number : {kMax, kMax / 4, -kMax - 1, std::int64_t{-1}, std::int64_t{301}}) {
         SavedState saved = SavedState::Read(sound[0]);
         for (const auto& change : std::vector<std::function<void()>>{
                  [&] { saved.rank = number; }, [&] { saved.size = number; },

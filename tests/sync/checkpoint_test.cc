@@ -115,7 +115,7 @@ TEST_P(Interrupted, StateIsTheSameWhenSavedAgain) {
 TEST_P(Interrupted, TrainingGoesOnInAWorldOfAnotherSize) {
   for (const auto& [before, after] :
        {std::pair(4, 8), std::pair(4, 2), std::pair(2, 1), std::pair(1, 2), std::pair(5, 3)}) {
-    if (after > kMostRanksSwept) continue;
+    if (after > kMaxRanksSwept) continue;
     const Stop stop = TrainAndStop(RandomTraining(GetParam(), before, 4), 4, /*flush=*/true);
     const History rest = GoOn(RandomTraining(GetParam(), after, 8), stop, 4, Given::kAllStates);
     for (const Floats& weights : rest.back()) {

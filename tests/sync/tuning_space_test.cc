@@ -52,7 +52,7 @@ TEST(TuningSpace, HasTheSizesThatGiveOtherBuckets) {
 TEST(TuningSpace, HasTheSchedulesThatServeUnlessOneIsGiven) {
   const TuningSpace space = SpaceOf("gradient_allreduce", 4);
   EXPECT_GE(SchedulesIn(space), 1);
-  EXPECT_LE(space.changes.size(), kMostChanges);
+  EXPECT_LE(space.changes.size(), kMaxChanges);
   EXPECT_EQ(SchedulesIn(SpaceOf("gradient_allreduce:schedule=ring", 4)), 0);
   EXPECT_FALSE(SizesIn(SpaceOf("gradient_allreduce:schedule=ring", 4)).empty());
 }

@@ -240,7 +240,7 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
 
 TEST_P(TransportConformance, OldDiscardedGroupsAreForgotten) {
   RunRanks(1, [&](RankDriver& me) {
-    for (std::uint32_t group = 1; group <= Transport::kMostDiscarded + 1; ++group) me.transport.Discard(group);
+    for (std::uint32_t group = 1; group <= Transport::kMaxDiscarded + 1; ++group) me.transport.Discard(group);
     const std::string out = Payload(10, 1);
     std::string in(10, '?');
     Ops ops(3);

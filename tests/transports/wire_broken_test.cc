@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = FrameHeader::Kind;
 
-constexpr std::int64_t kWindow = Wire::kMostWindow;
+constexpr std::int64_t kWindow = Wire::kMaxWindow;
 
 bool IsDelivered(const UniqueFd& socket) {
   int unacknowledged = 0;

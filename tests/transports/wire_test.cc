@@ -9,7 +9,7 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::size_t kWindow = Wire::kMostWindow;
+constexpr std::size_t kWindow = Wire::kMaxWindow;
 constexpr std::size_t kFrame = 128 << 10;
 
 using testing::Values;

@@ -42,9 +42,9 @@ struct Star {
 };
 
 TEST(Wires, TheWindowsOfAllPeersTogetherAreBounded) {
-  EXPECT_EQ(Wire::WindowOf(1), Wire::kMostWindow);
-  EXPECT_EQ(Wire::WindowOf(9), Wire::kMostWindow) << "few peers need not share";
-  EXPECT_EQ(Wire::WindowOf(17), Wire::kMostWindow / 2);
+  EXPECT_EQ(Wire::WindowOf(1), Wire::kMaxWindow);
+  EXPECT_EQ(Wire::WindowOf(9), Wire::kMaxWindow) << "few peers need not share";
+  EXPECT_EQ(Wire::WindowOf(17), Wire::kMaxWindow / 2);
   for (int ranks = 2; ranks < 100'000; ranks = ranks * 3 / 2 + 1) {
     EXPECT_GT(Wire::WindowOf(ranks), 0);
     EXPECT_LE(2 * Wire::WindowOf(ranks) * (ranks - 1), Wire::kEarlyMemory) << ranks;

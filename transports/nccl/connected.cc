@@ -31,7 +31,7 @@ bool Connected::Serves(absl::Span<const NativeCall> calls) const {
 
 void Connected::Add(absl::Span<const NativeCall> calls) {
   ForEachKind(calls, [&](std::uint64_t kind) {
-    if (kinds_.size() == kMostKinds) kinds_.clear();
+    if (kinds_.size() == kMaxKinds) kinds_.clear();
     kinds_.insert(kind);
   });
 }

@@ -17,7 +17,7 @@ namespace tutti::nccl {
 class Connected {
  public:
   // The most kinds of calls that are remembered, in less than 128 KiB. All are forgotten when there are more.
-  static constexpr std::size_t kMostKinds = 4096;
+  static constexpr std::size_t kMaxKinds = 4096;
 
   // Whether groups have been made that had all messages of `calls`, and one that had their collectives. Allocates
   // nothing.

@@ -6,7 +6,7 @@ namespace tutti::staged {
 namespace {
 
 // Pinned memory of all lanes of a rank in a group: aimed at, and exceeded where segments would become too short.
-constexpr std::int64_t kMostPinned = 32 << 20;
+constexpr std::int64_t kMaxPinned = 32 << 20;
 constexpr std::int64_t kLongestSegment = 512 << 10;
 constexpr std::int64_t kShortestSegment = 16 << 10;
 constexpr std::int64_t kPage = 4096;
@@ -29,7 +29,7 @@ std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t me
 
 std::int64_t SegmentBytes(int size) {
   constexpr std::int64_t kSlotsOfPeer = 8;  // of both lanes
-  const std::int64_t share = kMostPinned / (kSlotsOfPeer * std::max(size - 1, 1));
+  const std::int64_t share = kMaxPinned / (kSlotsOfPeer * std::max(size - 1, 1));
   return std::clamp(share / kPage * kPage, kShortestSegment, kLongestSegment);
 }
 

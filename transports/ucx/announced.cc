@@ -22,7 +22,7 @@ namespace tutti::ucx {
 namespace {
 
 // Shorter messages are copied by UCX: the sender then does not wait for the receiver.
-constexpr std::int64_t kLeastAnnounced = 32 << 10;
+constexpr std::int64_t kMinAnnounced = 32 << 10;
 
 absl::Status BadAnnouncement(Rank source, std::int64_t offset, std::int64_t bytes, std::int64_t region) {
   return absl::DataLossError(absl::StrCat("rank ", source, " has announced a message of ", bytes, " bytes at offset ",
@@ -32,7 +32,7 @@ absl::Status BadAnnouncement(Rank source, std::int64_t offset, std::int64_t byte
 }  // namespace
 
 bool UcxTransport::IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const {
-  if (bytes < kLeastAnnounced || peer.region().base == nullptr) return false;
+  if (bytes < kMinAnnounced || peer.region().base == nullptr) return false;
   const auto* const begin = static_cast<const std::byte*>(data);
   const std::byte* const base = region_.mapping.base();
   if (begin < base || begin - base > region_.mapping.bytes() - bytes) return false;

@@ -17,7 +17,7 @@ constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
 constexpr ucp_tag_t kAlsoAnnounced = ~kAnnounces;
 
 // Shorter messages to other nodes are sent by UCX alone: one call of the kernel in place of two.
-constexpr std::int64_t kLeastWired = 32 << 10;
+constexpr std::int64_t kMinWired = 32 << 10;
 
 constexpr ucp_tag_t kAnyControl = TagOf(kControlSource, 0);
 
@@ -71,7 +71,7 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
     data = &operation->announcement;
     bytes = sizeof(Announcement);
     ucp_tag |= kAnnounces;
-  } else if (Wire* const wire = bytes >= kLeastWired ? WireTo(to.peer()) : nullptr; wire != nullptr) {
+  } else if (Wire* const wire = bytes >= kMinWired ? WireTo(to.peer()) : nullptr; wire != nullptr) {
     operation->announced = true;
     operation->wired = true;
     operation->announcement = {0, bytes, wire->Send(data, bytes, operation->number)};

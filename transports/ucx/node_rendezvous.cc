@@ -141,7 +141,7 @@ class Meeting {
         absl::StrCat("rank ", missing->rank, " on this node did not connect to rank ", rank_, " in time"));
   }
 
-  absl::Status HasClosed(Rank rank) const {
+  absl::Status ClosedError(Rank rank) const {
     return absl::UnavailableError(absl::StrCat("rank ", rank, " on this node closed its connection to rank ", rank_));
   }
 
@@ -168,7 +168,7 @@ class Meeting {
                                                       ", so memory cannot be shared: give them other node names"));
     }
     const Introduction introduction = {kMagic, rank_, member.address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return HasClosed(member.rank);
+    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return ClosedError(member.rank);
     called_.emplace_back(member.rank, std::move(socket));
     return absl::OkStatus();
   }
@@ -255,7 +255,7 @@ class Meeting {
     called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
     std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
     if (!introduced.has_value() || introduced->rank != rank) {
-      return HasClosed(rank);
+      return ClosedError(rank);
     }
     absl::StatusOr<Mapping> region = MapRegionOf(*Missing(rank), introduced->region);
     if (!region.ok()) return region.status();

@@ -226,7 +226,7 @@ bool Wire::Progress() {
 bool Wire::NextFrame(Connection& connection) {
   connection.out_written = 0;
   if (tells_) {
-    const std::size_t count = std::min(matches_.size(), kMostTold);
+    const std::size_t count = std::min(matches_.size(), kMaxTold);
     std::copy_n(matches_.begin(), count, connection.told.begin());
     matches_.erase(matches_.begin(), matches_.begin() + static_cast<std::ptrdiff_t>(count));
     connection.out = {.kind = FrameHeader::Kind::kMatched,
@@ -353,7 +353,7 @@ bool Wire::TakeHeader(Connection& connection) {
   const std::byte* const begin = connection.staged.data() + connection.staged_begin;
   std::memcpy(&frame, begin, sizeof(frame));
   if (frame.kind == FrameHeader::Kind::kMatched) {
-    std::array<std::uint32_t, kMostTold> numbers;
+    std::array<std::uint32_t, kMaxTold> numbers;
     if (frame.length <= 0 || frame.length > static_cast<std::int64_t>(sizeof(numbers)) ||
         frame.length % static_cast<std::int64_t>(sizeof(numbers[0])) != 0) {
       Break("it sent what is no frame");
@@ -456,7 +456,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
       return moved;
     }
     if (got == 0) {
-      HasClosed(connection);
+      OnPeerClosed(connection);
       return moved;
     }
     moved = true;
@@ -478,7 +478,7 @@ void Wire::Break(absl::string_view why) {
 
 // A peer that leaves in order closes its connections when all that it sent is on its way; what came over the others is
 // still to be read.
-void Wire::HasClosed(Connection& connection) {
+void Wire::OnPeerClosed(Connection& connection) {
   connection.readable = false;
   connection.closed = true;
   const bool all = std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.closed; });

@@ -50,9 +50,9 @@ class Wire {
   // The window: the most bytes that one rank sends another before the receives of their messages are known to be
   // posted, in a world of `size` ranks, all of whom take the same.
   static std::int64_t WindowOf(int size) {
-    return std::min(kMostWindow, kEarlyMemory / kWindowsKept / std::max(1, size - 1));
+    return std::min(kMaxWindow, kEarlyMemory / kWindowsKept / std::max(1, size - 1));
   }
-  static constexpr std::int64_t kMostWindow = 8 << 20;
+  static constexpr std::int64_t kMaxWindow = 8 << 20;
   // The most memory of a rank for what comes before its receive is posted, of all peers together.
   static constexpr std::int64_t kEarlyMemory = 128 << 20;
 
@@ -123,7 +123,7 @@ class Wire {
   // The bytes of one message after which another one has its turn.
   static constexpr std::int64_t kTurn = 1 << 20;
   static constexpr std::size_t kStaged = 4096;
-  static constexpr std::size_t kMostTold = 256;  // messages in one frame
+  static constexpr std::size_t kMaxTold = 256;  // messages in one frame
 
   // Memory for the beginning of a payload that came before its receive was posted.
   struct EarlyBuffer {
@@ -161,8 +161,8 @@ class Wire {
     FrameHeader out = {};          // the frame that is being written
     std::int64_t out_written = 0;  // bytes of the header and of the payload that the kernel has taken
     bool writes = false;
-    std::array<std::uint32_t, kMostTold> told;  // the payload of the frame that is being written, if it is kMatched
-    FrameHeader in = {};                        // the frame whose payload is being read
+    std::array<std::uint32_t, kMaxTold> told;  // the payload of the frame that is being written, if it is kMatched
+    FrameHeader in = {};                       // the frame whose payload is being read
     std::int64_t in_left = 0;
     std::array<std::byte, kStaged> staged;  // bytes that came behind a payload: headers, and the beginning of a payload
     std::size_t staged_begin = 0;
@@ -204,7 +204,7 @@ class Wire {
   }
   void Break(absl::string_view why);
   void UpdateReady();
-  void HasClosed(Connection& connection);
+  void OnPeerClosed(Connection& connection);
   // Changes sends_left_ or receives_, and with it WireNews::under_way.
   void Add(int* messages, int more) {
     *messages += more;

@@ -35,15 +35,15 @@ void Build(PlanBuilder& b) {
 // long chunks it sends as many bytes as `ring`, but the messages of n-1 ranks meet on each link; of few bytes more
 // messages than others do.
 absl::Status Competes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  constexpr std::int64_t kLeastBytes = 4 << 10;
+  constexpr std::int64_t kMinBytes = 4 << 10;
   if (absl::Status few = FewRanksBetweenNodes(size, options); !few.ok()) return few;
   if (!AccumulatesWider(spec, size)) {
     return absl::FailedPreconditionError(
         "the schedule is chosen for sums, averages and products of 16-bit types on 3 ranks or more");
   }
-  if (ChunkOf(spec.count, size, 0).count >= kLeastBytes / SizeOf(spec.dtype)) return absl::OkStatus();
+  if (ChunkOf(spec.count, size, 0).count >= kMinBytes / SizeOf(spec.dtype)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the schedule is not chosen for fewer than ", kLeastBytes, " bytes to each rank"));
+      absl::StrCat("the schedule is not chosen for fewer than ", kMinBytes, " bytes to each rank"));
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ void Build(PlanBuilder& b) {
 }
 
 absl::Status Supports(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  if (size <= kMostRanksWithBlocks) return SupportsMappedPeers(spec, size, options);
+  if (size <= kMaxRanksWithBlocks) return SupportsMappedPeers(spec, size, options);
   return absl::UnimplementedError(
-      absl::StrCat("ranks tell each other where blocks lie in worlds of up to ", kMostRanksWithBlocks, " ranks only"));
+      absl::StrCat("ranks tell each other where blocks lie in worlds of up to ", kMaxRanksWithBlocks, " ranks only"));
 }
 
 }  // namespace

@@ -29,10 +29,10 @@ void Build(PlanBuilder& b) {
 // The largest block, in bytes, for which this schedule is used. With longer blocks the copies of the root, which waits
 // for all ranks and copies one block after the other, cost more than other schedules lose by making all ranks meet
 // (docs/decisions/0027-eager-schedules.md).
-constexpr std::int64_t kMostBlockBytes = 16 << 10;
+constexpr std::int64_t kMaxBlockBytes = 16 << 10;
 
 absl::Status SupportsEager(const CollectiveSpec& spec, int /*size*/, const PlanOptions& options) {
-  return SupportsBlocksInScratch(spec, 1, kMostBlockBytes, options);
+  return SupportsBlocksInScratch(spec, 1, kMaxBlockBytes, options);
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ namespace tutti::cli {
 namespace {
 
 // All ranks' plans are played together, and their number of messages grows with the square of the ranks.
-constexpr int kMostRanks = 128;
+constexpr int kMaxAdvisedRanks = 128;
 
 // A prediction keeps an entry for each bucket.
-constexpr std::int64_t kMostBuckets = 1'000'000;
+constexpr std::int64_t kMaxBuckets = 1'000'000;
 
 struct AdviseFlags {
   AdvisedTraining training;
@@ -44,12 +44,12 @@ absl::Status CheckBuckets(const AdvisedTraining& training) {
   const auto divided = [](std::int64_t parameters, std::int64_t by) { return (parameters + by - 1) / by; };
   const std::int64_t rest = std::max<std::int64_t>(training.parameters - training.first_bucket_parameters(), 0);
   const std::int64_t buckets = 1 + divided(rest, training.bucket_parameters());
-  if (buckets <= kMostBuckets) return absl::OkStatus();
+  if (buckets <= kMaxBuckets) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--bucket-bytes ", FormatBytes(training.bucket_bytes), " cuts the ",
                                                  training.parameters, " of --parameters into ", buckets,
-                                                 " buckets, more than the ", kMostBuckets,
+                                                 " buckets, more than the ", kMaxBuckets,
                                                  " that can be predicted: write --bucket-bytes ",
-                                                 divided(rest, kMostBuckets - 1) * SizeOf(DType::kF32), " or more"));
+                                                 divided(rest, kMaxBuckets - 1) * SizeOf(DType::kF32), " or more"));
 }
 
 absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
@@ -81,9 +81,9 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
   AdvisedTraining& training = flags.training;
   advise.add_option("--ranks", training.ranks, "Ranks of the training")
       ->required()
-      ->check(WholeNumberWithin(2, kMostRanks));
+      ->check(WholeNumberWithin(2, kMaxAdvisedRanks));
   advise.add_option("--ranks-per-node", training.ranks_per_node, "Ranks that share a node, and the link of the node")
-      ->check(WholeNumberWithin(1, kMostRanks))
+      ->check(WholeNumberWithin(1, kMaxAdvisedRanks))
       ->capture_default_str();
   AddParsed(
       advise, "--link", flags.link, ParseRate, "RATE", "",

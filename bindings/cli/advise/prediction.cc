@@ -17,9 +17,9 @@ namespace {
 // Backward computes the gradients of inputs and of weights, which are two products of matrices where forward has one.
 constexpr double kBackwardShare = 2.0 / 3;
 // Rounds of a strategy differ in the peers, and hardly in time: a mean over this many is taken for that of all.
-constexpr int kMostRounds = 4;
+constexpr int kMaxRounds = 4;
 // A step of a training applies the average of a background round or takes the snapshot for the next round, not both.
-constexpr double kMostBackgroundRoundsPerStep = 0.5;
+constexpr double kMaxBackgroundRoundsPerStep = 0.5;
 
 // The machine on which all computing takes `times` as long.
 CostModel WithSlowerMemory(CostModel model, double times) {
@@ -100,7 +100,7 @@ class StepPredictor {
     const int participants = static_cast<int>(ParticipantsOf(strategy_, training_.ranks, options_).size());
     const int rounds = RoundsOf(strategy_, participants);
     if (strategy_.algorithm->exchanges == Exchanges::kMomentum) return {rounds - 1};  // the others are of the warm-up
-    std::vector<int> some(static_cast<std::size_t>(std::min(rounds, kMostRounds)));
+    std::vector<int> some(static_cast<std::size_t>(std::min(rounds, kMaxRounds)));
     for (std::size_t i = 0; i < some.size(); ++i)
       some[i] = static_cast<int>(i) * rounds / static_cast<int>(some.size());
     return some;
@@ -230,7 +230,7 @@ class StepPredictor {
   StepPrediction InBackground() const {
     const BackgroundRounds rounds = strategy_.algorithm->background(strategy_);
     const double round_s = absl::ToDoubleSeconds(rounds.interval) + total_.seconds;
-    const double rounds_per_step = std::min(training_.step_s / round_s, kMostBackgroundRoundsPerStep);
+    const double rounds_per_step = std::min(training_.step_s / round_s, kMaxBackgroundRoundsPerStep);
     // A snapshot is a copy, and what is learnt of it one more.
     const double exposed_s = (2 * CopySeconds() + Taken(total_.processor_s)) * rounds_per_step;
     return {.wire_bytes = static_cast<std::int64_t>(total_.wire_bytes * rounds_per_step),

@@ -59,17 +59,17 @@ absl::StatusOr<double> ParseRate(absl::string_view text) {
   if (has_unit || !ParseThousands(number, value)) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no rate; ", kExamples));
   }
-  constexpr double kMostMegabits = 100'000;  // a larger number was hardly meant as megabits
-  const std::string guess = value < kMostMegabits ? absl::StrCat(": ", text, "M would be megabits per second") : "";
+  constexpr double kMaxMegabits = 100'000;  // a larger number was hardly meant as megabits
+  const std::string guess = value < kMaxMegabits ? absl::StrCat(": ", text, "M would be megabits per second") : "";
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' has no unit", guess, "; ", kExamples));
 }
 
 absl::StatusOr<std::int64_t> ParseCount(absl::string_view text) {
   std::string thousands(text);
   if (!thousands.empty() && thousands.back() == 'B') thousands.back() = 'G';
-  constexpr double kMost = 1e15;
+  constexpr double kMax = 1e15;
   double value = 0;
-  if (ParseThousands(thousands, value) && value >= 1 && value <= kMost) return std::llround(value);
+  if (ParseThousands(thousands, value) && value >= 1 && value <= kMax) return std::llround(value);
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is no count from 1 to 1e15; write it as 350000, 350K, 20M or 1.5B"));
 }

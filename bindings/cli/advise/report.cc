@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A gain that is smaller is no reason to train in another way.
-constexpr double kLeastGain = 0.02;
+constexpr double kMinGain = 0.02;
 
 bool Competes(const AdvisedStrategy& strategy, const AdvisedTraining& training) {
   switch (strategy.asks) {
@@ -56,7 +56,7 @@ void Sort(std::vector<AdvisedRow>& rows) {
   // Pointers to strategies are in the order in which strategies change more and more of the training.
   auto advised = rows.begin();
   for (auto row = rows.begin(); row != rows.end() && place(*row) == 0; ++row) {
-    const bool as_fast = row->prediction->step_s <= rows.front().prediction->step_s * (1 + kLeastGain);
+    const bool as_fast = row->prediction->step_s <= rows.front().prediction->step_s * (1 + kMinGain);
     if (as_fast && row->strategy < advised->strategy) advised = row;
   }
   std::rotate(rows.begin(), advised, advised + 1);

@@ -73,14 +73,14 @@ std::string FootingOf(const std::vector<Row>& rows, std::size_t records, std::si
 
 // What a record has, for an error: "ring has all_reduce of 4 to 64K bytes".
 std::string ContentsOf(const std::string& name, absl::Span<const Series> series) {
-  constexpr std::size_t kMostNamed = 3;
+  constexpr std::size_t kMaxNamed = 3;
   std::vector<std::string> named;
-  for (const Series& one : series.first(std::min(series.size(), kMostNamed))) {
+  for (const Series& one : series.first(std::min(series.size(), kMaxNamed))) {
     std::string sizes = FormatBytes(one.points.front().bytes);
     if (one.points.size() > 1) absl::StrAppend(&sizes, " to ", FormatBytes(one.points.back().bytes));
     named.push_back(absl::StrCat(one.label, one.label.empty() ? "" : " of ", sizes, " bytes"));
   }
-  if (series.size() > kMostNamed) named.push_back(absl::StrCat(series.size() - kMostNamed, " more"));
+  if (series.size() > kMaxNamed) named.push_back(absl::StrCat(series.size() - kMaxNamed, " more"));
   return absl::StrCat(name, " has ", absl::StrJoin(named, ", "));
 }
 

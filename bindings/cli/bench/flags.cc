@@ -22,7 +22,7 @@ void AddSizes(CLI::App& bench, BenchOptions& options) {
 }
 
 // Each rank keeps the times of the calls of a size, which take some 100 MB for so many.
-constexpr int kMostCalls = 10'000'000;
+constexpr int kMaxIterations = 10'000'000;
 
 void AddSweep(CLI::App& bench, BenchFlags& flags) {
   BenchSweep& sweep = flags.sweep;
@@ -72,11 +72,11 @@ void AddPlaces(CLI::App& bench, BenchOptions& options) {
 void AddCalls(CLI::App& bench, BenchFlags& flags) {
   BenchOptions& options = flags.options;
   CLI::Option* calls = bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
-                           ->check(WholeNumberWithin(1, kMostCalls));
+                           ->check(WholeNumberWithin(1, kMaxIterations));
   bench
       .add_option("-w,--warmup", options.warm_ups,
                   "Calls before the timed ones, at least: without --iters more, until they are steady")
-      ->check(WholeNumberWithin(0, kMostCalls))
+      ->check(WholeNumberWithin(0, kMaxIterations))
       ->capture_default_str();
   bench
       .add_option(

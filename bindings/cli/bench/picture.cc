@@ -32,13 +32,13 @@ std::string TitleOf(absl::Span<const BenchRecord> records) {
 
 // When and where a record was measured, and by which command.
 std::string NoteOf(const BenchRecord& record) {
-  constexpr std::size_t kMost = 165;  // characters that a line has room for
+  constexpr std::size_t kMax = 165;  // characters that a line has room for
   const BenchAbout& about = record.about;
   std::string note = record.name;
   if (!about.date.empty()) absl::StrAppend(&note, ": ", about.date, " on ", absl::StrJoin(about.hosts, " "));
   if (!about.version.empty()) absl::StrAppend(&note, ", tutti ", about.version);
   if (!about.command.empty()) absl::StrAppend(&note, ", ", about.command);
-  return Shortened(note, kMost);
+  return Shortened(note, kMax);
 }
 
 // A label that tells a record from the others: its name and the settings that it does not share with them.
@@ -60,7 +60,7 @@ std::string PictureOf(absl::Span<const BenchRecord> records) {
   bool predicted_any = false;
   for (std::size_t i = 0; i < records.size(); ++i) {
     for (const Series& series : all[i]) {
-      if (++number > kMostSeries) continue;
+      if (++number > kMaxSeries) continue;
       const bool alone = records.size() == 1 && !series.label.empty();
       Curve measured{.label = alone ? series.label : LabelOf(records[i], differences[i], series.label),
                      .points = {},
@@ -88,7 +88,7 @@ std::string PictureOf(absl::Span<const BenchRecord> records) {
     if (!doubt.empty()) notes.push_back(absl::StrCat(record.name, ": ", doubt));
   }
   if (predicted_any) notes.push_back("dashed: predicted");
-  if (number > kMostSeries) notes.push_back(absl::StrCat(number - kMostSeries, " more curves are left out"));
+  if (number > kMaxSeries) notes.push_back(absl::StrCat(number - kMaxSeries, " more curves are left out"));
   std::string description;
   for (const BenchRecord& record : records) {
     absl::StrAppend(&description, record.name, "\n");

@@ -10,7 +10,7 @@
 namespace tutti::cli {
 
 // The number of series that a reader can tell apart in one picture, which says how many it leaves out.
-inline constexpr int kMostSeries = 21;
+inline constexpr int kMaxSeries = 21;
 
 // An SVG with a curve for each series of the records; predicted times are dashed curves of the same color. Notes
 // say of each record whether its results were wrong or not checked.

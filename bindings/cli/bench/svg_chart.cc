@@ -20,8 +20,8 @@ constexpr double kChartHeight = 420;
 constexpr double kLine = 20;
 constexpr double kMark = 4;
 constexpr std::size_t kLegendColumns = 3;
-constexpr std::size_t kMostOfLabel = 44;  // bytes that a column of the legend has room for
-constexpr int kMostTicks = 10;
+constexpr std::size_t kMaxLabelBytes = 44;  // bytes that a column of the legend has room for
+constexpr int kMaxTicks = 10;
 
 // Colors that people who see colors differently can tell apart (Okabe and Ito), dark enough for white paper.
 constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"};
@@ -74,7 +74,7 @@ Axis AxisFor(const std::vector<Curve>& curves, Coordinate of, double first, doub
 std::vector<double> TicksOfBytes(const Axis& axis) {
   const int first = static_cast<int>(std::ceil(std::log2(axis.low)));
   const int last = static_cast<int>(std::floor(std::log2(axis.high)));
-  const int step = std::max(1, (last - first + kMostTicks) / kMostTicks);
+  const int step = std::max(1, (last - first + kMaxTicks) / kMaxTicks);
   std::vector<double> ticks;
   for (int power = std::max(first, 0); power <= last; power += step) ticks.push_back(std::exp2(power));
   return ticks;
@@ -90,7 +90,7 @@ std::vector<double> TicksOfValues(const Axis& axis) {
         if (tick >= axis.low && tick <= axis.high) ticks.push_back(tick);
       }
     }
-    if (ticks.size() <= kMostTicks || steps.size() == 1) return ticks;
+    if (ticks.size() <= kMaxTicks || steps.size() == 1) return ticks;
   }
   return {};
 }
@@ -144,7 +144,7 @@ std::string DrawLegend(const std::vector<const Curve*>& curves, double top) {
     const double y = top + kLine * static_cast<double>(line);
     absl::StrAppend(&svg, SvgLine(x, y - 5, x + kSample, y - 5, ColorOf(curves[i]->color), 2),
                     Mark(x + kSample / 2, y - 5, curves[i]->color),
-                    SvgText(x + kSample + 8, y, 13, "start", Shortened(curves[i]->label, kMostOfLabel)));
+                    SvgText(x + kSample + 8, y, 13, "start", Shortened(curves[i]->label, kMaxLabelBytes)));
   }
   return svg;
 }

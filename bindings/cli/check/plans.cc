@@ -193,7 +193,7 @@ absl::StatusOr<std::string> CheckPlans(const Schedule& schedule) {
 }
 
 absl::StatusOr<std::string> CheckPlans(const Strategy& strategy) {
-  constexpr int kMostRounds = 16;
+  constexpr int kMaxRounds = 16;
   Checked checked;
   for (int size = 1; size <= kRanksOfCheck; ++size) {
     for (const World& world : WorldsOf(size)) {
@@ -205,7 +205,7 @@ absl::StatusOr<std::string> CheckPlans(const Strategy& strategy) {
       const int verified_before = checked.verified();
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         for (const std::int64_t count : kBucketCounts) {
-          for (int round = 0; round < std::min(rounds, kMostRounds); ++round) {
+          for (int round = 0; round < std::min(rounds, kMaxRounds); ++round) {
             const auto build = [&](Rank rank) {
               return BuildPlan(strategy, dtype, count, rank, size, world.options, round);
             };

@@ -132,8 +132,8 @@ absl::StatusOr<PlanFamily> FamilyOf(PlanFlags& flags) {
 
 absl::StatusOr<std::int64_t> ParseSegment(absl::string_view text) {
   absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
-  if (!bytes.ok() || *bytes >= kLeastSegmentBytes) return bytes;
-  return absl::InvalidArgumentError(absl::StrCat(text, " must be ", kLeastSegmentBytes, " bytes or more"));
+  if (!bytes.ok() || *bytes >= kMinSegmentBytes) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat(text, " must be ", kMinSegmentBytes, " bytes or more"));
 }
 
 // Whether values of a plan pass through a codec or a type that is narrower than theirs.

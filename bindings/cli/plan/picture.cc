@@ -19,10 +19,10 @@ namespace {
 
 // A schedule looks at every rank of the world when it writes a plan: where only some plans are made, their number times
 // the ranks of the world is at most this.
-constexpr std::int64_t kMostLookedAt = 1 << 17;
+constexpr std::int64_t kMaxLookedAt = 1 << 17;
 
 // The plans of so many ranks at most are verified before they are drawn, which takes seconds.
-constexpr int kMostVerified = 256;
+constexpr int kMaxVerified = 256;
 
 std::int64_t LengthOf(const Plan& plan) { return std::ssize(plan.steps) + std::ssize(plan.refs); }
 
@@ -31,9 +31,9 @@ std::int64_t LengthOf(const Plan& plan) { return std::ssize(plan.steps) + std::s
 absl::StatusOr<std::vector<Plan>> PlansToSimulate(const PlanFamily& family, Rank first) {
   const absl::StatusOr<Plan> one = family.build(first);
   if (!one.ok()) return one.status();
-  const std::int64_t room = kMostSimulated / std::max<std::int64_t>(LengthOf(*one), 1);
+  const std::int64_t room = kMaxSimulated / std::max<std::int64_t>(LengthOf(*one), 1);
   if (family.ranks <= room) return BuildAll(family);
-  const std::int64_t looked_at = kMostLookedAt / family.ranks;
+  const std::int64_t looked_at = kMaxLookedAt / family.ranks;
   const auto lanes = static_cast<int>(std::clamp<std::int64_t>(std::min(room, looked_at), 1, kLanesOfMany));
   std::vector<Plan> plans;
   for (Rank rank = std::min(first, family.ranks - lanes); static_cast<int>(plans.size()) < lanes; ++rank) {
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFami
                                       Rank first, bool caller_verifies) {
   const absl::StatusOr<std::vector<Plan>> plans = PlansToSimulate(family, first);
   if (!plans.ok()) return plans.status();
-  const bool verifies = !caller_verifies && family.ranks <= kMostVerified && std::ssize(*plans) == family.ranks;
+  const bool verifies = !caller_verifies && family.ranks <= kMaxVerified && std::ssize(*plans) == family.ranks;
   if (verifies) {
     if (absl::Status right = Verify(*plans); !right.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -13,7 +13,7 @@ namespace tutti::cli {
 
 // Plans of all ranks are simulated while they have at most so many steps and refs together, which takes seconds; in
 // larger worlds only the plans of the ranks in the picture are.
-inline constexpr std::int64_t kMostSimulated = 8'000'000;
+inline constexpr std::int64_t kMaxSimulated = 8'000'000;
 
 // The timeline of the plans of `family`, which answers `request`, as SVG; of a large world the lanes begin with rank
 // `first`. InvalidArgument: the plans are wrong, which is found where all of them are simulated, for at most 256 ranks;

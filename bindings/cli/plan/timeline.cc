@@ -195,7 +195,7 @@ class ArrowMaker {
 
 // The indices of the plans that get a lane.
 std::vector<std::size_t> Shown(absl::Span<const Plan> plans, Rank first) {
-  const std::size_t lanes = plans.size() > kMostLanes ? kLanesOfMany : plans.size();
+  const std::size_t lanes = plans.size() > kMaxLanes ? kLanesOfMany : plans.size();
   std::size_t begin = 0;
   while (begin + lanes < plans.size() && plans[begin].rank < first) ++begin;
   std::vector<std::size_t> shown(lanes);
@@ -207,14 +207,14 @@ std::vector<std::size_t> Shown(absl::Span<const Plan> plans, Rank first) {
 void Thin(Timeline& timeline) {
   const Rank rank = timeline.lanes[0].rank;
   const std::size_t all = timeline.arrows.size();
-  if (all <= kMostArrows) return;
+  if (all <= kMaxArrows) return;
   const auto is_elsewhere = [](const Arrow& arrow) { return arrow.from_lane != 0 && arrow.to_lane != 0; };
   timeline.arrows.erase(std::remove_if(timeline.arrows.begin(), timeline.arrows.end(), is_elsewhere),
                         timeline.arrows.end());
-  const bool still_many = timeline.arrows.size() > kMostArrows;
-  if (still_many) timeline.arrows.resize(kMostArrows);
+  const bool still_many = timeline.arrows.size() > kMaxArrows;
+  if (still_many) timeline.arrows.resize(kMaxArrows);
   timeline.notes.push_back(absl::StrCat("Of ", all, " arrows only ", still_many ? "the first " : "those ",
-                                        still_many ? absl::StrCat(kMostArrows, " ") : "", "to and from rank ", rank,
+                                        still_many ? absl::StrCat(kMaxArrows, " ") : "", "to and from rank ", rank,
                                         " are drawn."));
 }
 

@@ -56,9 +56,9 @@ struct Timeline {
 
 // A picture has at most so many lanes; of a larger world it shows kLanesOfMany ranks. Bars and arrows, too, are so few
 // that a reader finds a way through.
-inline constexpr int kMostLanes = 32;
+inline constexpr int kMaxLanes = 32;
 inline constexpr int kLanesOfMany = 16;
-inline constexpr int kMostArrows = 400;
+inline constexpr int kMaxArrows = 400;
 
 // The timeline of as many ranks as there are lanes, from `first` on or up to the last one, when the plans (of all
 // ranks, or of some, in the order of ranks) run on the machine of `model`. `nodes` is the node of each rank; empty: all

@@ -26,7 +26,7 @@ constexpr double kThinnest = 1;             // of a bar
 constexpr std::size_t kLabelledLanes = 16;  // with more lanes there is no room for sizes beside arrows
 constexpr double kWidestBend = 48;          // of an arrow
 constexpr std::size_t kLegendColumns = 3;
-constexpr std::size_t kMostOfNote = 165;  // characters that a line of the heading has room for
+constexpr std::size_t kMaxNoteCharacters = 165;  // characters that a line of the heading has room for
 
 constexpr char kPale[] = " opacity=\"0.5\"";
 constexpr const char* kMessageColor = "#222222";
@@ -315,7 +315,7 @@ std::vector<std::string> Lines(absl::Span<const std::string> notes) {
   for (const std::string& note : notes) {
     std::string line;
     for (const absl::string_view word : absl::StrSplit(note, ' ')) {
-      if (!line.empty() && Characters(line) + 1 + Characters(word) > kMostOfNote)
+      if (!line.empty() && Characters(line) + 1 + Characters(word) > kMaxNoteCharacters)
         lines.push_back(std::exchange(line, ""));
       absl::StrAppend(&line, line.empty() ? "" : " ", word);
     }

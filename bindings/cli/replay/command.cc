@@ -25,11 +25,11 @@ namespace {
 
 // A learning rate that fits into float32, in which the optimizers compute.
 absl::StatusOr<double> ParseLearningRate(absl::string_view text) {
-  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kMax = std::numeric_limits<float>::max();
   double lr = 0;
-  if (absl::SimpleAtod(text, &lr) && lr >= 0 && lr <= kMost) return lr;
+  if (absl::SimpleAtod(text, &lr) && lr >= 0 && lr <= kMax) return lr;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no learning rate; needed is a number from 0 to ", kMost, ", as 0.1"));
+      absl::StrCat("'", text, "' is no learning rate; needed is a number from 0 to ", kMax, ", as 0.1"));
 }
 
 // Checks before the training that the output can be written, and overwrites no input.

@@ -26,11 +26,11 @@ inline absl::Status ChainCompetes(const CollectiveSpec& /*spec*/, int size, cons
 // n-2 pieces after the second rank, so pieces are short: that time is about a thirtieth of the whole. Pieces are no
 // longer than a segment, and so long that sending one costs little beside its bytes.
 inline std::int64_t ChainPiece(const PlanBuilder& b, DType dtype) {
-  constexpr std::int64_t kLeastBytes = 32 << 10;
-  constexpr std::int64_t kMostPieces = 256;
+  constexpr std::int64_t kMinBytes = 32 << 10;
+  constexpr std::int64_t kMaxPieces = 256;
   const std::int64_t segment = ElementsPerSegment(b, dtype);
-  const std::int64_t pieces = std::clamp<std::int64_t>(32 * std::int64_t{b.size() - 2}, 1, kMostPieces);
-  const std::int64_t short_one = std::max((b.spec().count + pieces - 1) / pieces, kLeastBytes / SizeOf(dtype));
+  const std::int64_t pieces = std::clamp<std::int64_t>(32 * std::int64_t{b.size() - 2}, 1, kMaxPieces);
+  const std::int64_t short_one = std::max((b.spec().count + pieces - 1) / pieces, kMinBytes / SizeOf(dtype));
   return std::min(short_one, segment);
 }
 

@@ -50,12 +50,12 @@ inline void ReduceArrivals(
     PlanBuilder& b, const std::vector<Ref>& own, const Ref& result,
     absl::FunctionRef<void(const std::vector<Ref>& slices, absl::FunctionRef<Ref(Rank)> arriving)> exchange) {
   // For each sender, scratch for as many slices as are on the wire or being reduced at a time, used in turn.
-  constexpr std::int64_t kMostPlaces = 8;
+  constexpr std::int64_t kMaxPlaces = 8;
   const DType dtype = b.in().dtype;
   const std::int64_t longest = own[0].count();
   if (longest == 0) return;
   const std::int64_t slice = std::min(ElementsPerSegment(b, dtype), longest);
-  const std::int64_t places = std::min((longest + slice - 1) / slice, kMostPlaces);
+  const std::int64_t places = std::min((longest + slice - 1) / slice, kMaxPlaces);
   std::vector<Ref> arrivals(own.size());
   for (Rank from = 0; from < b.size(); ++from) {
     if (from != b.rank()) arrivals[from] = b.Scratch(dtype, places * slice);
@@ -82,20 +82,20 @@ inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, cons
 // Sending to all ranks at once is chosen between nodes only, where messages are long on their way, and in worlds of few
 // ranks.
 inline absl::Status FewRanksBetweenNodes(int size, const PlanOptions& options) {
-  constexpr int kMostRanks = 64;
+  constexpr int kMaxRanks = 64;
   if (options.one_node()) return absl::FailedPreconditionError("the schedule is not chosen inside a node");
-  if (size <= kMostRanks) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the schedule is not chosen for more than ", kMostRanks, " ranks"));
+  if (size <= kMaxRanks) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the schedule is not chosen for more than ", kMaxRanks, " ranks"));
 }
 
 // `competes` of schedules that send blocks of spec.count elements: they are chosen for short blocks, because long ones
 // would meet in the queues of the links.
 inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  constexpr std::int64_t kMostBytes = 32 << 10;
+  constexpr std::int64_t kMaxBytes = 32 << 10;
   if (absl::Status few = FewRanksBetweenNodes(size, options); !few.ok()) return few;
-  if (spec.count <= kMostBytes / SizeOf(spec.dtype)) return absl::OkStatus();
+  if (spec.count <= kMaxBytes / SizeOf(spec.dtype)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the schedule is not chosen for more than ", kMostBytes, " bytes to each rank"));
+      absl::StrCat("the schedule is not chosen for more than ", kMaxBytes, " bytes to each rank"));
 }
 
 }  // namespace tutti::schedules

@@ -73,7 +73,7 @@ TEST(BenchPictureTest, SaysWhoseResultsWereWrongOrNotChecked) {
 
 TEST(BenchPictureTest, SaysHowManyCurvesItLeavesOut) {
   std::vector<BenchRecord> records;
-  for (int i = 0; i < kMostSeries + 2; ++i) records.push_back(Record("run" + std::to_string(i), 1));
+  for (int i = 0; i < kMaxSeries + 2; ++i) records.push_back(Record("run" + std::to_string(i), 1));
   EXPECT_THAT(PictureOf(records), HasSubstr(">2 more curves are left out<"));
 }
 

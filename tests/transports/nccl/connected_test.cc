@@ -60,7 +60,7 @@ TEST(ConnectedTest, CallsWithoutElementsNeedNoPeer) {
 
 TEST(ConnectedTest, MoreKindsThanItHoldsAreForgotten) {
   Connected connected;
-  for (std::size_t count = 1; count <= Connected::kMostKinds; ++count) {
+  for (std::size_t count = 1; count <= Connected::kMaxKinds; ++count) {
     connected.Add({OfCount(kAllReduce, static_cast<std::int64_t>(count))});
   }
   EXPECT_TRUE(connected.Serves({OfCount(kAllReduce, 1)}));

@@ -151,7 +151,7 @@ class Replicas {
   absl::Status MayBeginBackward();
   absl::Status CheckWeights() const;
   absl::Status CheckPlaces() const;
-  absl::Status Written(int parameter) const;
+  absl::Status ErrorOfWriting(int parameter) const;
   std::int64_t UsedBackwards() const;
 
   Communicator& communicator_;
@@ -296,17 +296,17 @@ inline absl::Status Replicas::CheckPlaces() const {
 inline absl::Status Replicas::CheckWeights() const {
   if (absl::Status places = CheckPlaces(); !places.ok()) return places;
   if (!weights_.has_value() || updating_) return absl::OkStatus();
-  return Written(weights_->FindWritten());
+  return ErrorOfWriting(weights_->FindWritten());
 }
 
 inline absl::Status Replicas::MayBeginBackward() {
   if (absl::Status weights = CheckWeights(); !weights.ok()) return weights;
   if (!weights_.has_value() || updating_) return absl::OkStatus();
-  return Written(weights_->FindWrittenAgain());
+  return ErrorOfWriting(weights_->FindWrittenAgain());
 }
 
 // The error that somebody else has written `parameter`; OK where that is WeightsWatch::kNone.
-inline absl::Status Replicas::Written(int parameter) const {
+inline absl::Status Replicas::ErrorOfWriting(int parameter) const {
   if (parameter == WeightsWatch::kNone) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("parameter ", synchronizer_->parameters()[parameter].name,
                                                  ": weights were changed outside of ", model_.advice_when_written));
