@@ -18,6 +18,9 @@ namespace {
 // The failed runs whose errors a call keeps: somebody may ask for the result of an earlier run of a bound plan.
 constexpr std::size_t kMaxFailures = 16;
 
+// Whether run number `a` comes after run number `b`; the numbers wrap around.
+bool IsAfter(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; }
+
 }  // namespace
 
 Call::Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch)
@@ -78,12 +81,18 @@ std::uint32_t Call::Submit(const CallOptions& options) {
 absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns) {
   Milestone& milestone = output_only ? output() : end_;
   if (!milestone.passed(run)) {
-    awaited_run_.store(run, std::memory_order_relaxed);
+    MarkAwaited(run);
     absl::Status status = end_ns == kNeverNanos && WaitsAreWatched() ? WaitWatched(milestone, run)
                                                                      : engine_->Wait(*this, milestone, run, end_ns);
     if (!status.ok()) return status;
   }
   return ResultOf(run);
+}
+
+void Call::MarkAwaited(std::uint32_t run) {
+  std::uint32_t awaited = awaited_run_.load(std::memory_order_relaxed);
+  while (IsAfter(run, awaited) && !awaited_run_.compare_exchange_weak(awaited, run, std::memory_order_relaxed)) {
+  }
 }
 
 absl::Status Call::WaitOnStream(std::uint32_t run, CUstream_st* stream) {
@@ -140,14 +149,13 @@ void Call::Keep(std::uint32_t run, absl::Status error) {
 }
 
 absl::Status Call::ResultOf(std::uint32_t run) const {
-  const auto is_after = [](std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; };
   const std::uint32_t last = last_failed_run_.load(std::memory_order_relaxed);
-  if (last == 0 || is_after(run, last)) return absl::OkStatus();
+  if (last == 0 || IsAfter(run, last)) return absl::OkStatus();
   const MutexLock lock(mutex_);
   for (const Failure& failure : failures_) {
     if (failure.run == run) return failure.error;
   }
-  if (failures_.size() < kMaxFailures || is_after(run, failures_.front().run)) return absl::OkStatus();
+  if (failures_.size() < kMaxFailures || IsAfter(run, failures_.front().run)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("how run ", run, " of ", program_->plan.name,
                                                     " has ended is not known any more: ", kMaxFailures,
                                                     " later runs have failed"));
@@ -156,7 +164,7 @@ absl::Status Call::ResultOf(std::uint32_t run) const {
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
   if (done(run)) return Tell(callback, ResultOf(run));
   if (in_forked_child()) return Tell(callback, NotInForkedChild(engine_->options().rank));
-  awaited_run_.store(run, std::memory_order_relaxed);
+  MarkAwaited(run);
   if (!engine_->callbacks().Start()) return Tell(callback, Wait(run, /*output_only=*/false, kNeverNanos));
   // Nobody may be driving a call that its caller has promised to drive: the callback stands for the caller's Wait.
   engine_->WakeThread();
@@ -170,7 +178,7 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
 
 void Call::AwaitElsewhere(std::uint32_t run) {
   if (in_forked_child()) return;
-  awaited_run_.store(run, std::memory_order_relaxed);
+  MarkAwaited(run);
   if (!done(run)) CallbackThreads::MayBlock();  // perhaps a callback waits, for a later callback
   {
     const MutexLock lock(mutex_);

@@ -144,6 +144,8 @@ class Call {
   // Gives a reference back; true when it was the last one, and the call is to be deleted.
   bool LetGo();
   bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
+  // Remembers that somebody waits for `run`. Of several threads that wait for different runs the latest run counts.
+  void MarkAwaited(std::uint32_t run);
   // Waits without a deadline, in a program that has set a watch: see SetWaitWatch.
   absl::Status WaitWatched(Milestone& milestone, std::uint32_t run);
   absl::Status WaitUntilEnqueued(std::uint32_t run);

@@ -422,7 +422,7 @@ absl::Status Channel::CompareCalls(const Run& run) const {
         record.owner.load(std::memory_order_relaxed), record.round.load(std::memory_order_relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
     // What was read counts only if the record still is that of this call, and the block still that of this channel.
-    if (record.number.load(std::memory_order_relaxed) != sequence + 1) continue;
+    if (record.number.load(std::memory_order_acquire) != sequence + 1) continue;
     if (p.control->generation.load(std::memory_order_acquire) > p.generation + 1) continue;
     if (!Match(run.program, mine, theirs)) {
       return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, rank, theirs));
@@ -443,7 +443,7 @@ absl::Status Channel::CompareMessages(const Run& run) const {
     const std::int64_t bytes = record->bytes.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     // As in CompareCalls.
-    if (record->number.load(std::memory_order_relaxed) != number) continue;
+    if (record->number.load(std::memory_order_acquire) != number) continue;
     if (p.control->generation.load(std::memory_order_acquire) > p.generation + 1 || bytes == mine.bytes) continue;
     const auto text = [](Rank from, Rank to, std::int64_t sent, std::int64_t received) {
       return absl::StrCat("rank ", from, " sends ", sent, " bytes to rank ", to, ", which receives ", received);

@@ -195,7 +195,7 @@ void Engine::Rest(std::int64_t end_ns) {
       SleepForNewsAndMessages(doorbell, longest);
     } else if (messages) {
       transport_->Sleep(absl::Now() + longest);
-    } else if (executor_->waits_for_signals()) {
+    } else if (executor_->waits_for_signals() || failing_ > 0) {
       FutexWait(presence_.doorbell, doorbell, longest);
     }
   }

@@ -173,6 +173,9 @@ bool Engine::SecludeOutputs(const Channel& channel) {
     const absl::Span<std::byte> output = run->output_lent_to_peers();
     if (output.empty()) continue;
     const absl::Span<std::byte> pages = arena_->OwnPagesOf(output.data(), static_cast<std::int64_t>(output.size()));
+    // The ends of the output, on pages that hold something else too, stay in the peers' reach: nothing else may be
+    // there once the caller has given the output back.
+    if (pages.size() < output.size()) arena_->Withdraw(output);
     if (pages.empty()) continue;
     const bool secluded = transport_->Seclude(pages.data(), static_cast<std::int64_t>(pages.size())).ok();
     if (secluded) arena_->Withdraw(pages);

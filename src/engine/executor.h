@@ -35,8 +35,9 @@ class Executor {
   // the run has ended OK. False: the run is under way or queued, as after Add, and Poll goes on with it.
   virtual bool RunAtOnce(Run& run) = 0;
   // Advances everything as far as it goes now, but for the runs of channels that fail (Channel::failure). Once a peer
-  // has given a channel up (Channel::peer_failed), no step of the channel touches a peer's memory and no run of it
-  // ends: the channel is to fail here too. After kFailed the other runs have perhaps not been advanced.
+  // has given a channel up (Channel::peer_failed), no step of the channel touches a peer's memory or sends a message,
+  // and no run of it ends: the channel is to fail here too. After kFailed the other runs have perhaps not been
+  // advanced.
   enum class Polled : std::uint8_t { kNothing, kMoved, kFailed };
   virtual Polled Poll() = 0;
   // After kFailed: the error of a step or a message, and the channel that it ends.

@@ -121,8 +121,10 @@ StepId HostExecutor::TakeStepsInOrder(HostRun& run) {
       const absl::StatusOr<Channel::Signalled> has =
           run.channel.HasSignalled(run, steps[step].peer, steps[step].ordinal);
       if (!has.ok() || *has != Channel::Signalled::kYes) return step;
-    } else if (!Compute(run, step).ok()) {
-      return step;
+    } else {
+      // A peer may have given the channel up while this rank waited, or was stopped.
+      const bool touches_peer = steps[step].touches_peer && run.program.touches_buffers_of_peers;
+      if ((touches_peer && !access.Begin()) || !Compute(run, step).ok()) return step;
     }
     if (steps[step].kind == StepKind::kSignal) run.channel.PrefetchForNextRun(run.program);
   }
@@ -272,6 +274,8 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       const StepId step = run.ready_.back();
       const Instruction& instruction = run.current->instructions[step];
       if (instruction.touches_peer && run.current->touches_buffers_of_peers && !access.Begin()) return so_far();
+      // What this rank has read from a peer that has given the channel up since may be something else by now.
+      if (instruction.kind == StepKind::kSend && run.channel.peer_failed()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
       touched += instruction.touched_bytes;
       since_ringing += instruction.touched_bytes;

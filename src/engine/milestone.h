@@ -12,9 +12,10 @@ namespace tutti {
 // Any thread may ask and sleep; the engine's driver alone says that a run has come to the milestone.
 class Milestone {
  public:
-  // Whether run number `run`, counted from 1, has come to this milestone.
+  // Whether run number `run`, counted from 1, has come to this milestone. The load is sequentially consistent for those
+  // who announce themselves first, by another word, and look then (Call::OnDone): Pass, or they, must see the other.
   bool passed(std::uint32_t run) const {
-    return static_cast<std::int32_t>(runs_.load(std::memory_order_acquire) - run) >= 0;
+    return static_cast<std::int32_t>(runs_.load(std::memory_order_seq_cst) - run) >= 0;
   }
   // The number of runs that have come to this milestone.
   std::uint32_t runs() const { return runs_.load(std::memory_order_relaxed); }

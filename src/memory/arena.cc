@@ -85,7 +85,7 @@ void Arena::SetReclaim(std::function<void()> reclaim) {
 }
 
 absl::Span<std::byte> Arena::OwnPagesOf(std::byte* data, std::int64_t bytes) const {
-  if (!Contains(data)) return {};
+  if (!IsInRegion(data)) return {};
   std::int64_t begin = OffsetOf(data);
   std::int64_t end = begin + bytes;
   const MutexLock lock(mutex_);
@@ -100,9 +100,9 @@ absl::Span<std::byte> Arena::OwnPagesOf(std::byte* data, std::int64_t bytes) con
   return {region_.base + begin, static_cast<std::size_t>(end - begin)};
 }
 
-void Arena::Withdraw(absl::Span<std::byte> pages) {
+void Arena::Withdraw(absl::Span<std::byte> part) {
   const MutexLock lock(mutex_);
-  const auto next = used_.upper_bound(OffsetOf(pages.data()));
+  const auto next = used_.upper_bound(OffsetOf(part.data()));
   if (next == used_.begin()) return;
   std::prev(next)->second.withdrawn = true;
   has_withdrawn_.store(true, std::memory_order_release);

@@ -37,12 +37,12 @@ class Arena final : public MemorySource, public std::enable_shared_from_this<Are
   // The part of [data, data + bytes) on pages that hold nothing else that is in use: all of a block larger than a page,
   // otherwise the whole pages within the range. Empty for memory outside the arena. Only such pages may be secluded:
   // Transport::Seclude replaces whole pages by copies, and what a thread of the user writes meanwhile to anything else
-  // on these pages would be lost.
+  // on these pages would be lost. Of a block that was withdrawn, too: another part of the block may still be shared.
   absl::Span<std::byte> OwnPagesOf(std::byte* data, std::int64_t bytes) const;
 
-  // The block of which `pages` are a part has left the peers' reach (Transport::Seclude): from now on the block is
-  // ordinary memory to this class, and its pages never serve another block.
-  void Withdraw(absl::Span<std::byte> pages);
+  // Part of a block has left the peers' reach (Transport::Seclude), or a peer that has been given up may still write to
+  // `part`: from now on the whole block is ordinary memory to this class, and its bytes never serve another block.
+  void Withdraw(absl::Span<std::byte> part);
 
   // Sets the function that Allocate calls, holding no lock of the arena, when no free piece is large enough. `reclaim`
   // frees what nobody uses; Allocate then looks for room once more. Null: Allocate fails at once. Returns when no call

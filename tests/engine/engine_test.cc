@@ -37,9 +37,10 @@ class ScriptedRun final : public Run {
     const Blocker blocker{.peer = 1, .what = "recv", .step = 3};
     return matches(blocker) ? std::optional(blocker) : std::nullopt;
   }
-  absl::Span<std::byte> output_lent_to_peers() const override { return {}; }
+  absl::Span<std::byte> output_lent_to_peers() const override { return lent; }
 
   std::uint32_t steps = 5;
+  absl::Span<std::byte> lent;
 };
 
 class ScriptedExecutor final : public Executor {
@@ -407,6 +408,27 @@ TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
   ASSERT_EQ(transport().losses.size(), 1u);
   EXPECT_EQ(transport().losses[0].peer, 1);
   EXPECT_THAT(transport().losses[0].cause.ToString(), HasSubstr("rank 1 has taken no messages of rank 0"));
+}
+
+// Of an output that shares its page with other memory nothing is taken out of the peers' reach.
+TEST_F(EngineTest, NothingElseComesToAnOutputToWhichAStoppedPeerMayWrite) {
+  Arena& arena = *world_.ranks[0].arena;
+  absl::StatusOr<Buffer> output = arena.Allocate(1024);
+  ASSERT_TRUE(output.ok()) << output.status();
+  const std::byte* const data = output->data();
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  static_cast<ScriptedRun*>(executor().runs.front())->lent = absl::MakeSpan(output->data(), 1024);
+  world_.ranks[1].presence->touching = 1;  // rank 1 is in the middle of a step
+  engine().Abort(channel(), absl::AbortedError("enough"));
+  TestClock::step_ns = kSecond / 100;
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
+  world_.ranks[1].presence->touching = 2;
+
+  output = arena.Allocate(1);  // frees the output
+  const absl::StatusOr<Buffer> next = arena.Allocate(1024);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(next->data() >= data + 1024 || next->data() + 1024 <= data);
 }
 
 TEST_F(EngineTest, ACallThatItsCallerOnlyLooksAtGoesOn) {

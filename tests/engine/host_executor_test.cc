@@ -206,6 +206,72 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
   }
 }
 
+// The word of rank 0 in which rank 1 says that it has given the channel up.
+std::atomic<std::uint64_t>* failed_by = nullptr;
+
+// A codec whose Encode is the moment in which rank 1 gives the channel up.
+constexpr Codec kGivesUp = {
+    .name = "gives_up",
+    .options = "",
+    .defaults = {},
+    .validate = [](const CodecOptions&) { return absl::OkStatus(); },
+    .encoded_bytes = [](std::int64_t count, const CodecOptions&) { return count; },
+    .encode = [](absl::Span<const float>, const CodecOptions&, std::uint64_t,
+                 absl::Span<std::uint8_t>) { *failed_by = 2; },  // rank 1, plus 1
+    .decode = [](absl::Span<const std::uint8_t>, const CodecOptions&, bool,
+                 absl::Span<float>) { return absl::OkStatus(); },
+};
+
+TEST(HostExecutorMapped, AShortRunTouchesNoPeerThatHasFailedWhileTheRunWaited) {
+  TwoRanks world(/*mapped=*/true);
+  failed_by = &world.ranks[0].control->failed_by;
+  Call* calls[2];
+  std::vector<Buffer> buffers;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    TestRank& its = world.ranks[rank];
+    const CollectiveSpec sum{.collective = Collective::kAllReduce, .count = 4};
+    PlanBuilder b("copy_to_the_other", sum, rank, 2, {.peers_mapped = true});
+    if (rank == 0) b.Encode(b.Scratch(DType::kU8, 4), b.in(), {.codec = &kGivesUp});
+    b.Signal();
+    b.Wait(1 - rank);
+    b.Copy(b.out().At(1 - rank), b.in());
+    calls[rank] = Call::Create(Compile(std::move(b).Build().value()), *its.channel);
+    Buffer& buffer = buffers.emplace_back(its.arena->Allocate(32).value());
+    std::fill_n(buffer.as<float>().data(), 8, static_cast<float>(rank + 1));
+    ASSERT_EQ(calls[rank]->SetBuffers(buffer.data(), buffer.data() + 16, nullptr), absl::OkStatus());
+    calls[rank]->KeepForEngine();
+  }
+  world.ranks[1].executor->Add(calls[1]->run());
+  EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
+  EXPECT_FALSE(world.ranks[0].executor->RunAtOnce(calls[0]->run()));
+  EXPECT_THAT(buffers[1].as<float>().subspan(4), ::testing::Each(2.0f));
+
+  *failed_by = 0;
+  for (int poll = 0; poll < 10; ++poll) {
+    for (TestRank& rank : world.ranks) rank.executor->Poll();
+  }
+  for (Rank rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(calls[rank]->done(1));
+    EXPECT_THAT(buffers[rank].as<float>().subspan(4), ::testing::Each(rank == 0 ? 2.0f : 1.0f));
+    calls[rank]->Release();
+  }
+}
+
+// What a rank has read from a peer that has given its memory back may be anything.
+TEST_F(HostExecutorTest, NothingIsSentAfterAPeerHasFailed) {
+  world_.ranks[0].control->failed_by = 2;  // rank 1, plus 1
+  Call& call = Add({.collective = Collective::kSend, .count = kCount, .root = 1}, "message", values_.data());
+  executor().Poll();
+  EXPECT_FALSE(executor().waits_for_messages());
+  EXPECT_FALSE(call.done(1));
+  EXPECT_EQ(call.run().steps_left(), 1u);
+
+  world_.ranks[0].control->failed_by = 0;
+  executor().Poll();
+  EXPECT_TRUE(executor().waits_for_messages() || call.done(1));
+  world_.ranks[0].transport->Shutdown(absl::AbortedError("enough"));  // no message is under way any more
+}
+
 // How often rank 0 says that it touches memory of rank 1, in one all_reduce of `count` values by `schedule`.
 std::uint32_t TimesTouching(std::int64_t count, absl::string_view schedule) {
   TwoRanks world(/*mapped=*/true);
