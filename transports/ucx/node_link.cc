@@ -29,7 +29,7 @@ absl::Status NodeLinks::Watch(std::vector<NodePeer>& peers) {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   for (NodePeer& peer : peers) {
-    links_.push_back({peer.rank, std::move(peer.socket), UniqueFd()});
+    links_.push_back({peer.rank, UnsharedFd(std::move(peer.socket)), UniqueFd()});
     Link& link = links_.back();
     link.process = ProcessOf(link.socket.get());
     epoll_event event = {};
@@ -72,10 +72,11 @@ void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(R
   if (!ended && (!process_died || has_more)) return;
   // Descriptors are removed from epoll by hand: closing a descriptor is not enough while a forked child holds a copy of
   // it.
-  for (UniqueFd* fd : {&link.socket, &link.process}) {
-    if (fd->valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
-    fd->Reset();
+  for (const int fd : {link.socket.get(), link.process.get()}) {
+    if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   }
+  link.socket = UnsharedFd();
+  link.process.Reset();
   report(link.rank, nullptr);
 }
 

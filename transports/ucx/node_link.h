@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/control.h"
 #include "transports/ucx/node_rendezvous.h"
@@ -25,21 +26,22 @@ class NodeLinks {
 
   // Reports, without waiting, the messages that have come, and the end of each link once, as nullptr. One call takes a
   // bounded number of messages of each link; the next call takes the rest. A link ends when its socket closes or its
-  // process dies, even when the process is a zombie or children that it forked hold its sockets open.
+  // process dies; no child that the process forks keeps the socket.
   void Read(absl::FunctionRef<void(Rank, const Control*)> report);
 
   // Sends `control` over every open link, or over the link to one rank; never waits.
   void Tell(const Control& control, std::optional<Rank> only = std::nullopt);
 
-  // Ends all links, also those whose sockets a forked child of this process holds. Destroying the links in such a child
-  // ends none.
+  // Ends all links. Destroying the links in a forked child ends none.
   void Close();
 
  private:
   struct Link {
     Rank rank;
-    UniqueFd socket;
-    UniqueFd process;  // pidfd; invalid when the peer's process is not visible from here
+    UnsharedFd socket;
+    // pidfd, for the death of a process one of whose children was forked before Watch and holds the socket; invalid
+    // when the peer's process is not visible from here.
+    UniqueFd process;
   };
 
   void ReadLink(Link& link, bool process_died, absl::FunctionRef<void(Rank, const Control*)> report);
