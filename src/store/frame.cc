@@ -6,20 +6,21 @@
 namespace tutti {
 namespace {
 
-Mac FrameMac(const Key& key, std::uint64_t sequence, absl::string_view body) {
+// The MAC of a body that is `body` and `rest`, one after the other.
+Mac FrameMac(const Key& key, std::uint64_t sequence, absl::string_view body, absl::string_view rest) {
   std::string header;
   AppendInteger(sequence, header);
-  AppendInteger(static_cast<std::uint32_t>(body.size()), header);
-  return Hmac(key, {header, body});
+  AppendInteger(static_cast<std::uint32_t>(body.size() + rest.size()), header);
+  return Hmac(key, {header, body, rest});
 }
 
 }  // namespace
 
-std::string FrameWriter::Seal(absl::string_view body) {
+std::string FrameWriter::Seal(absl::string_view body, absl::string_view rest) {
   std::string frame;
   frame.reserve(kFrameHeaderBytes + body.size());
-  AppendInteger(static_cast<std::uint32_t>(body.size()), frame);
-  absl::StrAppend(&frame, View(FrameMac(key_, sequence_++, body)), body);
+  AppendInteger(static_cast<std::uint32_t>(body.size() + rest.size()), frame);
+  absl::StrAppend(&frame, View(FrameMac(key_, sequence_++, body, rest)), body);
   return frame;
 }
 
@@ -34,7 +35,7 @@ absl::StatusOr<std::optional<std::string>> FrameReader::Next() {
   if (rest.size() < sizeof(Mac) + length) return std::nullopt;
   const absl::string_view mac = rest.substr(0, sizeof(Mac));
   const absl::string_view body = rest.substr(sizeof(Mac), length);
-  if (!SameMac(mac, FrameMac(key_, sequence_, body)))
+  if (!SameMac(mac, FrameMac(key_, sequence_, body, "")))
     return absl::DataLossError(
         "store frame has a wrong authentication code: bytes were changed, or the sender does not hold the job secret");
   ++sequence_;

@@ -21,8 +21,9 @@ inline constexpr std::size_t kMaxFrameBytes = kMaxKeyBytes + kMaxValueBytes + 64
 class FrameWriter {
  public:
   explicit FrameWriter(const Key& key) : key_(key) {}
-  // The frame of `body`, which has at most kMaxFrameBytes bytes.
-  std::string Seal(absl::string_view body);
+  // The frame of `body`, which has at most kMaxFrameBytes bytes. With `rest` the body goes on with it, and the caller
+  // sends `rest` behind what Seal returns.
+  std::string Seal(absl::string_view body, absl::string_view rest = "");
 
  private:
   Key key_;

@@ -45,14 +45,15 @@ void ServerTable::Join(ServerSession& session) {
 }
 
 void ServerTable::Put(const std::string& key, std::string value) {
-  std::string& stored = values_[key] = std::move(value);
+  const auto stored = std::make_shared<const std::string>(std::move(value));
+  values_[key] = stored;
   const auto found = waiters_.find(key);
   if (found == waiters_.end()) return;
   const std::vector<Waiter> waiters = std::move(found->second);
   waiters_.erase(found);
   for (const Waiter& waiter : waiters) {
     --waiter.session->waiting;
-    waiter.session->Answer({.id = waiter.id, .text = stored});
+    waiter.session->Answer(waiter.id, stored);
   }
 }
 
@@ -91,7 +92,7 @@ void ServerTable::Handle(ServerSession& session, StoreRequest request) {
       return Put(request.key, std::move(request.value));
     case StoreOp::kGet: {
       if (const auto found = values_.find(request.key); found != values_.end()) {
-        return session.Answer({.id = request.id, .text = found->second});
+        return session.Answer(request.id, found->second);
       }
       if (!request.wait) return session.Answer(Failure(request.id, NoSuchKey(request.key)));
       if (session.waiting == kMaxWaiting) {
@@ -105,7 +106,7 @@ void ServerTable::Handle(ServerSession& session, StoreRequest request) {
     case StoreOp::kAdd: {
       const auto found = values_.find(request.key);
       absl::StatusOr<std::int64_t> sum =
-          AddToValue(request.key, found == values_.end() ? "" : absl::string_view(found->second), request.delta);
+          AddToValue(request.key, found == values_.end() ? "" : absl::string_view(*found->second), request.delta);
       if (!sum.ok()) return session.Answer(Failure(request.id, sum.status()));
       session.Answer({.id = request.id, .sum = *sum});
       return Put(request.key, absl::StrCat(*sum));
@@ -166,7 +167,7 @@ void ServerTables::Close() {
   for (ServerTable& table : tables_) table.Close();
 }
 
-ServerSession::ServerSession(ServerTables& tables, std::function<void(std::string)> send)
+ServerSession::ServerSession(ServerTables& tables, std::function<void(SessionBytes)> send)
     : tables_(tables), send_(std::move(send)) {}
 
 ServerSession::~ServerSession() { Close(); }
@@ -205,7 +206,7 @@ absl::Status ServerSession::TakeHello() {
   FillRandom(absl::MakeSpan(hello.nonce));
   const std::string encoded = Encode(hello);
   keys_ = DeriveKeys(tables_.job().secret, client_hello_, encoded);
-  send_(absl::StrCat(encoded, View(keys_->server_proof)));
+  send_({absl::StrCat(encoded, View(keys_->server_proof))});
   return absl::OkStatus();
 }
 

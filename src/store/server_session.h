@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,6 +20,15 @@
 namespace tutti {
 
 class ServerSession;
+
+// Bytes for a client: `head`, and behind it `value`, if there is one. All answers that carry a value share it: one for
+// each rank of a large job would need more memory than the rank that serves has.
+struct SessionBytes {
+  std::size_t size() const { return head.size() + (value != nullptr ? value->size() : 0); }
+
+  std::string head;
+  std::shared_ptr<const std::string> value = nullptr;
+};
 
 // The table that some sessions of a server share. Not thread-safe: a server is one thread.
 class ServerTable {
@@ -54,7 +64,7 @@ class ServerTable {
   // Entries exist only for ranks that have come, because a world may claim any size.
   absl::flat_hash_map<Rank, int> joined_sessions_;  // number of sessions, of ranks that have joined or ended; 0: gone
   absl::flat_hash_set<ServerSession*> sessions_;    // the sessions that were admitted
-  absl::flat_hash_map<std::string, std::string> values_;
+  absl::flat_hash_map<std::string, std::shared_ptr<const std::string>> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;
 };
 
@@ -90,7 +100,7 @@ class ServerSession {
  public:
   // `send` is called with bytes for the client, also while Receive of another session runs; `send` must not end a
   // session. The tables must outlive the session.
-  ServerSession(ServerTables& tables, std::function<void(std::string)> send);
+  ServerSession(ServerTables& tables, std::function<void(SessionBytes)> send);
   ~ServerSession();
   ServerSession(const ServerSession&) = delete;
   ServerSession& operator=(const ServerSession&) = delete;
@@ -102,7 +112,12 @@ class ServerSession {
   // Tells that the connection has ended: nothing more will be received or sent.
   void Close();
 
-  void Answer(const StoreResponse& response) { send_(writer_->Seal(Encode(response))); }
+  void Answer(const StoreResponse& response) { send_({writer_->Seal(Encode(response))}); }
+  // Answers the Get `id` by `value`.
+  void Answer(std::uint64_t id, std::shared_ptr<const std::string> value) {
+    std::string head = writer_->Seal(Encode(StoreResponse{.id = id}), *value);
+    send_({std::move(head), std::move(value)});
+  }
   // The rank of the client; known once the client is authenticated.
   Rank rank() const { return rank_; }
 
@@ -116,7 +131,7 @@ class ServerSession {
 
   ServerTables& tables_;
   ServerTable* table_ = nullptr;  // null: not admitted, or left
-  const std::function<void(std::string)> send_;
+  const std::function<void(SessionBytes)> send_;
   Rank rank_ = 0;
   std::string handshake_;  // bytes received before authentication
   std::string client_hello_;

@@ -50,7 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(tcp::socket socket, ServerTables& tables)
       : socket_(std::move(socket)),
         deadline_(socket_.get_executor()),
-        session_(tables, [this](std::string bytes) { Send(std::move(bytes)); }) {}
+        session_(tables, [this](SessionBytes bytes) { Send(std::move(bytes)); }) {}
 
   void Start(absl::Duration handshake_timeout) {
     asio::error_code ignored;
@@ -95,7 +95,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Read();
   }
 
-  void Send(std::string bytes) {
+  void Send(SessionBytes bytes) {
     if (overflowed_) return;
     unsent_bytes_ += bytes.size();
     unsent_.push_back(std::move(bytes));
@@ -108,7 +108,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Write() {
-    asio::async_write(socket_, asio::buffer(unsent_.front()),
+    const SessionBytes& next = unsent_.front();
+    const auto value = next.value != nullptr ? asio::buffer(*next.value) : asio::const_buffer();
+    asio::async_write(socket_, std::array{asio::const_buffer(asio::buffer(next.head)), value},
                       [self = shared_from_this()](const asio::error_code& error, std::size_t) {
                         if (error || !self->open()) return self->Close();
                         self->unsent_bytes_ -= self->unsent_.front().size();
@@ -121,7 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   tcp::socket socket_;
   asio::steady_timer deadline_;
   std::array<char, 64 << 10> input_;
-  std::deque<std::string> unsent_;
+  std::deque<SessionBytes> unsent_;
   std::size_t unsent_bytes_ = 0;
   bool closing_ = false;     // the connection closes when all has been sent
   bool overflowed_ = false;  // the connection closes at once; nothing is sent any more

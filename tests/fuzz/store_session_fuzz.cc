@@ -30,7 +30,7 @@ absl::Status ReceiveInPieces(ServerSession& session, absl::string_view bytes, st
 void Stranger(absl::string_view input) {
   ServerTables tables(Job(), {.one_process_per_rank = true});
   std::string sent;
-  ServerSession session(tables, [&](std::string bytes) { sent += bytes; });
+  ServerSession session(tables, [&](const SessionBytes& bytes) { sent += bytes.head; });
   ReceiveInPieces(session, input, input.size() / 2).IgnoreError();
   Require(!session.authenticated());
   Require(sent.size() <= kServerHelloBytes + kProofBytes);
@@ -39,7 +39,7 @@ void Stranger(absl::string_view input) {
 void MadRank(absl::string_view input) {
   ServerTables tables(Job(), {});
   std::string sent;
-  ServerSession session(tables, [&](std::string bytes) { sent += bytes; });
+  ServerSession session(tables, [&](const SessionBytes& bytes) { sent += bytes.head; });
   const std::string hello = Encode(ClientHello{.rank = 1, .size = 4, .job = Sha256(Job().job_id)});
   Require(session.Receive(hello).ok());
   const HandshakeKeys keys = DeriveKeys(Job().secret, hello, sent.substr(0, kServerHelloBytes));
