@@ -110,7 +110,8 @@ struct TcpStoreServerOptions {
   bool one_table_per_program = false;
   // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
   std::optional<Rank> serving_rank = std::nullopt;
-  // The number of connections that may not have proved yet that they hold the secret: beyond it the oldest is dropped.
+  // The number of connections, besides one for each rank of the job, that may not have proved yet that they hold the
+  // secret: beyond it the oldest is dropped.
   int max_half_open = 64;
   absl::Duration handshake_timeout = absl::Seconds(10);
 };

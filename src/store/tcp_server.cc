@@ -242,15 +242,15 @@ class TcpStoreServer::Impl {
     if (error) return;
     CloseInChildren(fd.Release());
     connections_.remove_if([](const auto& connection) { return !connection->open(); });
-    // Drops the oldest of too many half-open connections: a rank needs milliseconds for its handshake, so the oldest is
-    // most likely no rank of the job.
+    // Drops the oldest of too many half-open connections, which is most likely no rank of the job: all ranks may be in
+    // their handshakes at once, each in one.
     int half_open = 0;
     std::shared_ptr<Connection> oldest;
     for (const auto& connection : connections_) {
       if (!connection->half_open()) continue;
       if (half_open++ == 0) oldest = connection;
     }
-    if (half_open >= options_.max_half_open) oldest->Close();
+    if (half_open >= tables_.job().size + options_.max_half_open) oldest->Close();
     connections_.push_back(std::make_shared<Connection>(std::move(socket), tables_));
     connections_.back()->Start(options_.handshake_timeout);
   }

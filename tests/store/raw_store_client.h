@@ -39,6 +39,10 @@ class RawStoreClient {
   // Sends `hello` and answers the challenge; returns the resulting keys.
   HandshakeKeys Join(const JobKey& job, const std::string& hello) {
     EXPECT_TRUE(Send(hello).ok());
+    return Prove(job, hello);
+  }
+  // Answers the challenge to `hello`, which has been sent.
+  HandshakeKeys Prove(const JobKey& job, const std::string& hello) {
     const std::string reply = Receive(kServerHelloBytes + kProofBytes);
     const HandshakeKeys keys = DeriveKeys(job.secret, hello, reply.substr(0, kServerHelloBytes));
     EXPECT_EQ(reply.substr(kServerHelloBytes), View(keys.server_proof));
