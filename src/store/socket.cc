@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/keep_alive.h"
 
 namespace tutti {
 namespace {
@@ -52,6 +53,7 @@ absl::StatusOr<UnsharedFd> ConnectOne(const addrinfo& address, std::int64_t end_
   if (!fd.valid()) return Unavailable("socket", errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  KeepAlive(fd.get());
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) {
     return Unavailable("connect", errno);
   }

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "base/descriptors.h"
 #include "base/fork.h"
+#include "base/keep_alive.h"
 #include "base/standard_descriptors.h"
 #include "store/server_session.h"
 #include "tutti/store.h"
@@ -55,6 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Start(absl::Duration handshake_timeout) {
     asio::error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
+    KeepAlive(socket_.native_handle());
     // The timeout is bounded, because asio adds it to the present time without a check for overflow.
     deadline_.expires_after(absl::ToChronoNanoseconds(std::min(handshake_timeout, absl::Hours(24))));
     deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "gmock/gmock.h"
@@ -18,6 +19,7 @@
 #include "tests/harness/network_namespace.h"
 #include "tests/store/child_process.h"
 #include "tests/store/listening_socket.h"
+#include "tutti/store.h"
 
 namespace tutti {
 namespace {
@@ -50,6 +52,28 @@ int Connecting() {
     connecting += is_tcp && info.tcpi_state == TCP_SYN_SENT ? 1 : 0;
   }
   return connecting;
+}
+
+// The client's end and the server's: a minute of silence is less than any firewall takes to forget a connection.
+TEST(KeepAliveTest, BothEndsOfAConnectionOfTheStoreAreKept) {
+  const JobKey job{RandomJobSecret(), "job", 1};
+  const auto server = TcpStoreServer::Start(job).value();
+  const auto store = ConnectTcpStore(server->address(), job, 0, absl::Now() + absl::Seconds(60));
+  ASSERT_TRUE(store.ok()) << store.status();
+  int ends = 0;
+  for (const int fd : OpenDescriptors()) {
+    tcp_info info = {};
+    socklen_t bytes = sizeof(info), int_bytes = sizeof(int);
+    const bool is_tcp = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0;
+    if (!is_tcp || info.tcpi_state != TCP_ESTABLISHED) continue;
+    int on = 0, idle = 0;
+    EXPECT_EQ(::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &int_bytes), 0);
+    EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &int_bytes), 0);
+    EXPECT_EQ(on, 1);
+    EXPECT_EQ(idle, 60);
+    ++ends;
+  }
+  EXPECT_EQ(ends, 2);
 }
 
 // The queue of the socket that listens is full, so that the kernel makes no further connection.

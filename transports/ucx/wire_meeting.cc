@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptors.h"
+#include "base/keep_alive.h"
 #include "transports/ucx/network_hint.h"
 
 namespace tutti::ucx {
@@ -67,10 +69,16 @@ std::string Text(const std::string& address) {
   return absl::StrCat(host.data(), " port ", port.data());
 }
 
+// Sends what is written at once, and keeps the wires to peers with which this rank exchanges nothing for hours.
+void Prepare(int socket) {
+  const int on = 1;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  KeepAlive(socket);
+}
+
 UniqueFd NewSocket(int family) {
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  if (socket.valid()) setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (socket.valid()) Prepare(socket.get());
   return socket;
 }
 
