@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -35,6 +37,14 @@ absl::Status NeedDescriptors(std::size_t count, absl::string_view what) {
   return absl::ResourceExhaustedError(absl::StrCat(what, " needs ", count, " more file descriptors; of the limit of ",
                                                    limit.rlim_cur, ", ", free, " are free: raise it (ulimit -n ",
                                                    limit.rlim_cur + count - free, " or more)"));
+}
+
+absl::Status CheckShortage(int error, absl::string_view what) {
+  if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) return absl::OkStatus();
+  const char* const remedy = error == EMFILE   ? "; raise the limit (ulimit -n)"
+                             : error == ENFILE ? "; raise the limit of the system (sysctl fs.file-max)"
+                                               : "";
+  return absl::ResourceExhaustedError(absl::StrCat(what, ": ", std::strerror(error), remedy));
 }
 
 }  // namespace tutti

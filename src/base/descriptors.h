@@ -17,6 +17,10 @@ std::vector<int> OpenDescriptors();
 // the error.
 absl::Status NeedDescriptors(std::size_t count, absl::string_view what);
 
+// ResourceExhausted where `error`, the errno of a call that would have made a descriptor, says that none was free or
+// that memory has run out; OK otherwise. `what` begins the message: "rank 1 cannot …".
+absl::Status CheckShortage(int error, absl::string_view what);
+
 }  // namespace tutti
 
 #endif  // TUTTI_BASE_DESCRIPTORS_H_

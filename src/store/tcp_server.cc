@@ -41,8 +41,9 @@ std::string ToString(const tcp::endpoint& endpoint) {
 // What the system refuses: `what` is "cannot …".
 absl::Status Refused(absl::string_view what, const std::error_code& error) {
   const std::string message = absl::StrCat("store server: ", what, ": ", error.message());
-  if (error.value() != EMFILE) return absl::UnavailableError(message);
-  return absl::ResourceExhaustedError(absl::StrCat(message, "; raise the limit (ulimit -n)"));
+  if (error.value() == EADDRINUSE) return absl::AlreadyExistsError(message);
+  const absl::Status shortage = CheckShortage(error.value(), absl::StrCat("store server: ", what));
+  return shortage.ok() ? absl::UnavailableError(message) : shortage;
 }
 
 // A session on a socket. All functions run in the server's one thread.

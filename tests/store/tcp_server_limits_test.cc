@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/harness/descriptor_limit.h"
 #include "tests/store/child_process.h"
 #include "tutti/store.h"
 
@@ -45,22 +46,13 @@ TEST(TcpServerLimitsTest, TooFewDescriptorsAreAnErrorThatSaysWhatToRaise) {
   EXPECT_GE(served, 3);
 }
 
-// Sets the limit to `more` descriptors beyond those that are open; returns the limit that it was.
-rlimit AllowMore(std::size_t more) {
-  rlimit usual;
-  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
-  const int next = ::dup(STDERR_FILENO);  // the lowest number that is free
-  ::close(next);
-  const rlimit few = {static_cast<rlim_t>(next) + more, usual.rlim_max};
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  return usual;
-}
-
 TEST(TcpServerLimitsTest, AJobOfMoreRanksThanDescriptorsIsRefused) {
   ChildProcess process([](const auto& say) {
-    const rlimit usual = AllowMore(100);
-    const absl::Status status = TcpStoreServer::Start({RandomJobSecret(), "limits", 1000}).status();
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    absl::Status status;
+    {
+      const DescriptorLimit few(100);
+      status = TcpStoreServer::Start({RandomJobSecret(), "limits", 1000}).status();
+    }
     say(absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message()));
   });
   EXPECT_THAT(process.NextLine(),
@@ -76,11 +68,12 @@ TEST(TcpServerLimitsTest, AServerThatCannotAcceptSaysSo) {
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     ASSERT_GE(::dup2(ends[1], STDERR_FILENO), 0);
     const auto server = TcpStoreServer::Start(job).value();
-    const rlimit usual = AllowMore(0);
-    say(server->address());
     std::string told;
-    for (char c = 0; c != '\n' && ::read(ends[0], &c, 1) == 1;) told.push_back(c);
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    {
+      const DescriptorLimit none(0);
+      say(server->address());
+      for (char c = 0; c != '\n' && ::read(ends[0], &c, 1) == 1;) told.push_back(c);
+    }
     say(told.substr(0, told.size() - 1));
     ::pause();
   });

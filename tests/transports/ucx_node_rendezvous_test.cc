@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "tests/harness/descriptor_limit.h"
 #include "transports/ucx/node_rendezvous.h"
 
 namespace tutti::ucx {
@@ -128,6 +129,51 @@ TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadlin
   const absl::Status status = mine.Meet(1, region, Event(), {&member, 1}, NanosIn(absl::Minutes(1))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(status.message(), "rank 2 on this node has died or given up before it connected to rank 1");
+}
+
+// What a rank says that connects, as in node_rendezvous.cc, with the descriptors of its region and of its event.
+void Introduce(int socket, Rank rank, const Nonce& nonce, int region, int wake) {
+  struct {
+    std::uint32_t magic = 0x324d5454;
+    Rank rank;
+    Nonce nonce;
+  } introduction = {.rank = rank, .nonce = nonce};
+  const int descriptors[] = {region, wake};
+  iovec data = {&introduction, sizeof(introduction)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(descriptors));
+  std::memcpy(CMSG_DATA(header), descriptors, sizeof(descriptors));
+  EXPECT_EQ(sendmsg(socket, &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(introduction)));
+}
+
+// Descriptors are short when a peer connects, or when it hands its memory over.
+TEST(UcxNodeRendezvous, ARankWithTooFewDescriptorsSaysWhatToRaise) {
+  const char* const expected[] = {"rank 0 cannot accept the connections of ranks on its node",
+                                  "rank 0 cannot take the memory of rank 1", "rank 0 cannot take the memory of rank 1"};
+  for (std::size_t free = 0; free < 3; ++free) {
+    NodeRendezvous low = NodeRendezvous::Open().value(), high = NodeRendezvous::Open().value();
+    const SharedRegion region = CreateSharedRegion(kBytes).value();
+    const UniqueFd wake = Event();
+    const PeerAddress address = AddressOf(high);
+    const NodeMember member = {1, &address};
+    const UniqueFd peer = ConnectTo(low.socket_name());
+    Introduce(peer.get(), 1, low.nonce(), region.fd.get(), wake.get());
+    absl::Status refused;
+    {
+      const DescriptorLimit few(free);
+      refused = low.Meet(0, region, wake, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+    }
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_EQ(refused.message(), absl::StrCat(expected[free], ": Too many open files; raise the limit (ulimit -n)"));
+  }
 }
 
 std::int64_t AddressSpaceInUse() {

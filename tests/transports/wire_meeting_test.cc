@@ -2,17 +2,20 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/descriptor_limit.h"
 
 namespace tutti::ucx {
 namespace {
@@ -225,6 +228,65 @@ TEST(WireMeeting, SilentStrangersKeepNobodyFromMeeting) {
   Meet({&low, &high});
   std::vector<WireSockets> of_low = low.meeting.Take(), of_high = high.meeting.Take();
   ExpectJoined(of_low, 0, of_high, 1);
+}
+
+// Strangers leave descriptors to the rest of the rank, which may have no more of them than its peers need.
+TEST(WireMeeting, FewStrangersAreKept) {
+  constexpr int kHigher = 20, kStrangers = 300;
+  Member low(0);
+  std::deque<Member> higher;
+  std::vector<const Member*> others;
+  for (Rank rank = 1; rank <= kHigher; ++rank) others.push_back(&higher.emplace_back(rank));
+  low.Begin(others, 1);
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < kStrangers; ++i) {
+    strangers.push_back(Stranger(low));
+    low.Advance();
+  }
+  low.Advance();
+  const auto kept = std::count_if(strangers.begin(), strangers.end(), [](const UniqueFd& stranger) {
+    pollfd closed = {stranger.get(), POLLIN, 0};
+    return poll(&closed, 1, 0) == 0;
+  });
+  EXPECT_LE(kept, 64 + kHigher);
+  std::vector<Member*> all = {&low};
+  for (Member& member : higher) {
+    member.Begin({&low}, 1);
+    all.push_back(&member);
+  }
+  Meet(all);
+}
+
+TEST(WireMeeting, ARankWithTooFewDescriptorsSaysWhatToRaise) {
+  Member low(7), high(9);
+  low.Begin({&high}, 1);
+  const UniqueFd stranger = Stranger(low);
+  absl::Status refused;
+  {
+    const DescriptorLimit none(0);
+    refused = low.meeting.Advance().status();
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "rank 7 cannot accept the connections of other ranks: Too many open files; raise the limit (ulimit -n)");
+}
+
+// A minute of silence is less than any firewall or load balancer takes to forget a connection.
+TEST(WireMeeting, ConnectionsAreKeptAlive) {
+  Member low(0), high(1);
+  low.Begin({&high}, 1);
+  high.Begin({&low}, 1);
+  Meet({&low, &high});
+  for (Member* member : {&low, &high}) {
+    for (const WireSockets& met : member->meeting.Take()) {
+      int on = 0, idle = 0;
+      socklen_t bytes = sizeof(int);
+      EXPECT_EQ(getsockopt(met.sockets[0].get(), SOL_SOCKET, SO_KEEPALIVE, &on, &bytes), 0);
+      EXPECT_EQ(getsockopt(met.sockets[0].get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, &bytes), 0);
+      EXPECT_EQ(on, 1);
+      EXPECT_EQ(idle, 60);
+    }
+  }
 }
 
 // What follows an introduction is left to the wire.

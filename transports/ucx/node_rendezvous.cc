@@ -1,5 +1,6 @@
 #include "transports/ucx/node_rendezvous.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 
 namespace tutti::ucx {
 namespace {
@@ -75,7 +77,8 @@ struct Introduced {
 };
 
 // Receives an introduction; nullopt unless it is whole, has the right nonce and carries exactly two descriptors.
-std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
+// ResourceExhausted where this process has no room for the descriptors.
+absl::StatusOr<std::optional<Introduced>> ReceiveIntroduction(int socket, const Nonce& nonce, Rank own) {
   Introduction introduction;
   iovec data = {&introduction, sizeof(introduction)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(Descriptors))] = {};
@@ -98,10 +101,20 @@ std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
       received[number++].Reset(fd);
     }
   }
-  const bool valid = bytes == static_cast<ssize_t>(sizeof(introduction)) && (message.msg_flags & MSG_TRUNC) == 0 &&
-                     (message.msg_flags & MSG_CTRUNC) == 0 && number == received.size() &&
-                     introduction.magic == kMagic && Equal(introduction.nonce, nonce);
-  if (!valid) return std::nullopt;
+  const bool from_peer = bytes == static_cast<ssize_t>(sizeof(introduction)) && (message.msg_flags & MSG_TRUNC) == 0 &&
+                         introduction.magic == kMagic && Equal(introduction.nonce, nonce);
+  if (!from_peer) return std::nullopt;
+  const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (cut && number < received.size()) {
+    // The kernel leaves descriptors out where this process may have no more, and does not say that this is why.
+    const UniqueFd one_more(fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    const absl::Status shortage =
+        one_more.valid()
+            ? absl::OkStatus()
+            : CheckShortage(errno, absl::StrCat("rank ", own, " cannot take the memory of rank ", introduction.rank));
+    if (!shortage.ok()) return shortage;
+  }
+  if (cut || number < received.size()) return std::nullopt;
   return Introduced{introduction.rank, std::move(received[0]), std::move(received[1])};
 }
 
@@ -192,8 +205,7 @@ class Meeting {
       if (fds[i].revents == 0) continue;
       if (absl::Status status = TakeAnswer(i - 1); !status.ok()) return status;
     }
-    if (fds[0].revents != 0) Accept();
-    return absl::OkStatus();
+    return fds[0].revents != 0 ? Accept() : absl::OkStatus();
   }
 
   // Finds a rank that has died before meeting. A higher rank that dies before it connects closes nothing that this rank
@@ -213,11 +225,15 @@ class Meeting {
     return absl::OkStatus();
   }
 
-  void Accept() {
+  absl::Status Accept() {
     UniqueFd socket(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid() || UserOf(socket.get()) != geteuid()) return;
+    if (!socket.valid()) {
+      return CheckShortage(errno, absl::StrCat("rank ", rank_, " cannot accept the connections of ranks on its node"));
+    }
+    if (UserOf(socket.get()) != geteuid()) return absl::OkStatus();
     if (strangers_.size() == kMaxStrangers + members_.size()) strangers_.erase(strangers_.begin());
     strangers_.push_back(std::move(socket));
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Mapping> MapRegionOf(const NodeMember& member, const UniqueFd& region) const {
@@ -237,7 +253,9 @@ class Meeting {
   absl::Status Hear(std::size_t index) {
     UniqueFd socket = std::move(strangers_[index]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
-    std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
+    absl::StatusOr<std::optional<Introduced>> received = ReceiveIntroduction(socket.get(), nonce_, rank_);
+    if (!received.ok()) return received.status();
+    std::optional<Introduced>& introduced = *received;
     if (!introduced.has_value() || introduced->rank <= rank_) return absl::OkStatus();
     const NodeMember* member = Missing(introduced->rank);
     if (member == nullptr) return absl::OkStatus();
@@ -253,10 +271,10 @@ class Meeting {
     const Rank rank = called_[index].first;
     UniqueFd socket = std::move(called_[index].second);
     called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
-    std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
-    if (!introduced.has_value() || introduced->rank != rank) {
-      return ClosedError(rank);
-    }
+    absl::StatusOr<std::optional<Introduced>> received = ReceiveIntroduction(socket.get(), nonce_, rank_);
+    if (!received.ok()) return received.status();
+    std::optional<Introduced>& introduced = *received;
+    if (!introduced.has_value() || introduced->rank != rank) return ClosedError(rank);
     absl::StatusOr<Mapping> region = MapRegionOf(*Missing(rank), introduced->region);
     if (!region.ok()) return region.status();
     met_.push_back({rank, std::move(socket), *std::move(region), std::move(introduced->wake)});

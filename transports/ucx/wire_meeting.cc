@@ -25,8 +25,8 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::size_t kMaxStrangers =
-    64;  // connections beyond the expected ones whose other end has not said who it is
+// The most connections, beyond those that are expected, whose other end has not said who it is.
+constexpr std::size_t kMaxStrangers = 64;
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -111,6 +111,7 @@ absl::Status WireMeeting::Await(int socket, std::uint32_t events) {
 absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections) {
   rank_ = rank;
   nonce_ = nonce;
+  connections_ = static_cast<std::size_t>(connections);
   members_ = std::move(members);
   missing_ = members_.size();
   for (const WireMember& member : members_) met_.push_back({member.rank, {}});
@@ -123,8 +124,8 @@ absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireM
       if (absl::Status status = Dial(member, std::nullopt); !status.ok()) return status;
       continue;
     }
-    met_[member].sockets.resize(static_cast<std::size_t>(connections));
-    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(connections); ++i) {
+    met_[member].sockets.resize(connections_);
+    for (std::uint32_t i = 0; i < connections_; ++i) {
       if (absl::Status status = Dial(member, i); !status.ok()) return status;
     }
   }
@@ -196,17 +197,19 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   return true;
 }
 
-void WireMeeting::Accept() {
+absl::Status WireMeeting::Accept() {
   for (std::size_t i = 0; i < kMaxStrangers; ++i) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return;
-    const int on = 1;
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    const std::size_t expected = missing_ * static_cast<std::size_t>(kMaxWireConnections);
-    if (strangers_.size() >= kMaxStrangers + expected) strangers_.erase(strangers_.begin());
-    if (!Await(socket.get(), EPOLLIN).ok()) return;
+    if (!socket.valid()) {
+      return CheckShortage(errno, absl::StrCat("rank ", rank_, " cannot accept the connections of other ranks"));
+    }
+    Prepare(socket.get());
+    // More than this rank needs for its wires, by few: other parts of it need descriptors, too.
+    if (strangers_.size() >= kMaxStrangers + missing_ * connections_) strangers_.erase(strangers_.begin());
+    if (absl::Status status = Await(socket.get(), EPOLLIN); !status.ok()) return status;
     strangers_.push_back({std::move(socket), {}, 0});
   }
+  return absl::OkStatus();
 }
 
 bool WireMeeting::Hear(Stranger& stranger) {
@@ -249,7 +252,8 @@ absl::StatusOr<bool> WireMeeting::Advance() {
     return !introduced.ok() || *introduced;
   });
   if (!failed.ok()) return failed;
-  Accept();  // also the connections of those that only try whether they reach this rank: they wait for an answer
+  // Also the connections of those that only try whether they reach this rank: they wait for an answer.
+  if (absl::Status status = Accept(); !status.ok()) return status;
   std::erase_if(strangers_, [&](Stranger& stranger) { return Hear(stranger); });
   return missing_ == 0;
 }

@@ -41,7 +41,8 @@ class WireMeeting {
   // connections to each of those with a lower number. A member with a higher number makes as many as it likes, and must
   // listen until this rank has knocked (reached).
   absl::Status Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections);
-  // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached.
+  // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached,
+  // ResourceExhausted the limit of the system to raise.
   absl::StatusOr<bool> Advance();
   // A descriptor that is readable when Advance has something to do.
   int fd() const { return epoll_.get(); }
@@ -79,7 +80,7 @@ class WireMeeting {
   absl::Status Dial(std::size_t member, std::optional<std::uint32_t> index);
   // Introduces this rank over a connection that is up, or hangs up after a knock; false while it is not up.
   absl::StatusOr<bool> Introduce(Call& call);
-  void Accept();
+  absl::Status Accept();
   // Reads what a stranger says; false while there is more to come.
   bool Hear(Stranger& stranger);
   void Admit(UniqueFd socket, const Introduction& introduction);
@@ -92,6 +93,7 @@ class WireMeeting {
   std::string address_;
   Rank rank_ = 0;
   Nonce nonce_ = {};
+  std::size_t connections_ = 0;  // to each member
   std::vector<WireMember> members_;
   std::vector<WireSockets> met_;  // beside members_; no sockets while it is not known how many there will be
   std::size_t missing_ = 0;       // members that have not been met
