@@ -3,15 +3,12 @@
 #include "comm/bootstrap_identity.h"
 #include "comm/bootstrap_rendezvous.h"
 #include "store/mac.h"
+#include "store/socket.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kLastPort = 65535;
-
-std::string Bracketed(absl::string_view host) {
-  return host.find(':') == host.npos ? std::string(host) : absl::StrCat("[", host, "]");
-}
 
 // A port below those that Linux gives to outgoing connections (from 32768), equal on all ranks of a job.
 int PortOf(const Identity& identity) {
@@ -34,7 +31,7 @@ absl::StatusOr<std::string> RendezvousAddress(const Environment& environment, co
       return absl::InvalidArgumentError(
           absl::StrCat("MASTER_ADDR is set, but MASTER_PORT=", text, " is no port below ", kLastPort));
     }
-    return absl::StrCat(Bracketed(host), ":", port + 1);
+    return JoinAddress(host, absl::StrCat(port + 1));
   }
   if (const std::string nodes = value("SLURM_STEP_NODELIST"); identity.launcher == "slurm" && !nodes.empty()) {
     return absl::StrCat(FirstSlurmHost(nodes), ":", PortOf(identity));

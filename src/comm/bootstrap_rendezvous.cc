@@ -115,6 +115,21 @@ absl::StatusOr<std::string> ListeningHost(const std::string& host, const std::st
   return in_reach && !chosen ? own[0].address : named->address;
 }
 
+bool NamesLoopback(const std::string& host) { return host == "localhost" || host == "127.0.0.1" || host == "::1"; }
+
+// The address at which a rank other than 0 looks for rank 0. Where the host means loopback, as Debian's /etc/hosts has
+// it of a machine's own name, the rank is on rank 0's machine, and looks where ListeningHost lets rank 0 listen. A host
+// that is spelt as loopback is meant so: it may be the end of a tunnel.
+absl::StatusOr<std::string> MeetingAddress(const std::string& host, const std::string& port,
+                                           const std::string& interface) {
+  if (NamesLoopback(host)) return JoinAddress(host, port);
+  const absl::StatusOr<NetworkInterface> towards = InterfaceTowards(host);
+  if (!towards.ok() || !IsLoopbackAddress(towards->address)) return JoinAddress(host, port);
+  const absl::StatusOr<std::string> listening = ListeningHost(host, interface);
+  if (!listening.ok()) return listening.status();
+  return JoinAddress(*listening, port);
+}
+
 constexpr std::size_t kHashDigits = 24;
 
 // Whether `name` has the form of a rendezvous file's name, such as "mpich-0123456789abcdef01234567".
@@ -187,17 +202,20 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
                                                        std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
+  const auto& [named, port] = *parts;
   const JobKey job = StoreKey(identity, secret);
-  if (identity.rank != 0) return ConnectToNextProgram(address, job, identity.rank, end_ns);
-  const absl::StatusOr<std::string> host = ListeningHost(parts->first, interface);
+  if (identity.rank != 0) {
+    const absl::StatusOr<std::string> meeting = MeetingAddress(named, port, interface);
+    if (!meeting.ok()) return meeting.status();
+    return ConnectToNextProgram(*meeting, job, identity.rank, end_ns);
+  }
+  const absl::StatusOr<std::string> host = ListeningHost(named, interface);
   if (!host.ok()) return host.status();
   std::string bound;
   absl::StatusOr<std::shared_ptr<Store>> store =
       Serve(job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
   // Debian's /etc/hosts gives a machine's own name an address that only the machine can reach.
-  const std::string& named = parts->first;
-  const bool names_loopback = named == "localhost" || named == "127.0.0.1" || named == "::1";
-  if (store.ok() && !names_loopback && IsLoopbackAddress(SplitAddress(bound).value().first)) {
+  if (store.ok() && !NamesLoopback(named) && IsLoopbackAddress(SplitAddress(bound).value().first)) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 would serve at ", address, ", which is ", bound,
                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE to the interface they can reach"));

@@ -24,7 +24,8 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
 std::string RendezvousFile(const std::string& directory, const Identity& identity);
 
 // Rank 0 serves at `address` ("host:port"), bound to the host of `address`, or to `interface` (network_interface.h; may
-// be empty) where the host means no address of this node that other nodes can reach.
+// be empty) where the host means no address of this node that other nodes can reach; the other ranks of rank 0's node
+// look there, too. Rank 0 waits, for a little more than a minute, while another socket has the port.
 absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity, const JobSecret& secret,
                                                        const std::string& address, const std::string& interface,
                                                        std::int64_t end_ns);

@@ -80,6 +80,10 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
   return std::pair{std::string(host), std::string(address.substr(colon + 1))};
 }
 
+std::string JoinAddress(absl::string_view host, absl::string_view port) {
+  return host.find(':') == host.npos ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
+}
+
 absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();

@@ -16,6 +16,9 @@ namespace tutti {
 // Splits "host:port" or "[v6]:port"; InvalidArgument repeats the text.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_view address);
 
+// The reverse: "host:port", or "[v6]:port" where the host is an IPv6 address.
+std::string JoinAddress(absl::string_view host, absl::string_view port);
+
 // Connects a non-blocking socket, which no child keeps that is forked meanwhile: the server would take this process for
 // alive after its end. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
 absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);

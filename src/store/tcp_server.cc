@@ -22,6 +22,7 @@
 #include "base/keep_alive.h"
 #include "base/standard_descriptors.h"
 #include "store/server_session.h"
+#include "store/socket.h"
 #include "tutti/store.h"
 
 namespace tutti {
@@ -33,9 +34,7 @@ using asio::ip::tcp;
 constexpr std::size_t kMaxUnsentBytes = 2 * kMaxFrameBytes;
 
 std::string ToString(const tcp::endpoint& endpoint) {
-  const std::string host = endpoint.address().to_string();
-  return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
-                                    : absl::StrCat(host, ":", endpoint.port());
+  return JoinAddress(endpoint.address().to_string(), absl::StrCat(endpoint.port()));
 }
 
 // What the system refuses: `what` is "cannot …".

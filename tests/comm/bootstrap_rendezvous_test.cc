@@ -245,6 +245,10 @@ TEST(JoinOverNetworkTest, Rank0ListensWhereTheOthersLook) {
     EXPECT_TRUE(is_met_at(kMeeting, kMeeting, kInterface));
     EXPECT_TRUE(is_met_at(kMeeting, kMeeting, ""));
     EXPECT_TRUE(is_met_at(kInterface, "127.0.1.1", kInterface)) << "as Debian calls a machine";
+    const auto rank_0 = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.1.1:29400", kInterface, SoonNanos());
+    const auto rank_1 =
+        JoinOverNetwork(OnTwoNodes(1), secret, "127.0.1.1:29400", kInterface, NanosIn(absl::Seconds(10)));
+    EXPECT_TRUE(rank_0.ok() && rank_1.ok()) << rank_0.status() << rank_1.status() << ": a rank of rank 0's machine";
     const absl::Status status =
         JoinOverNetwork(OnTwoNodes(0), secret, "192.0.2.1:29400", "127.0.0.1", SoonNanos()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
