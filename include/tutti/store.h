@@ -124,8 +124,8 @@ struct TcpStoreServerOptions {
 // forked child does nothing.
 class TcpStoreServer {
  public:
-  // InvalidArgument names the host, Unavailable the address that cannot be bound, ResourceExhausted the limit of the
-  // system to raise: each rank of the job needs a descriptor.
+  // InvalidArgument names the host, AlreadyExists the address that another socket has, Unavailable one that cannot be
+  // bound, ResourceExhausted the limit of the system to raise: each rank of the job needs a descriptor.
   static absl::StatusOr<std::unique_ptr<TcpStoreServer>> Start(const JobKey& job,
                                                                const TcpStoreServerOptions& options = {});
   // Closes every connection; clients get Unavailable.

@@ -62,6 +62,26 @@ absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Ide
   return TryTcpStore(lines.first, StoreKey(identity, secret.value_or(*fresh)), identity.rank, end_ns);
 }
 
+// Serves as Serve does, at a port that is given. Waits while another socket has the port: that may be an outgoing
+// connection, to which the system gives any port that is free, and which holds the port for a minute after its end.
+absl::StatusOr<std::shared_ptr<Store>> ServeAtPort(const JobKey& job, const TcpStoreServerOptions& options,
+                                                   std::string& address, std::int64_t end_ns) {
+  constexpr absl::Duration kPause = absl::Milliseconds(100);
+  constexpr absl::Duration kPatience = absl::Seconds(75);
+  const std::int64_t patient_until_ns = std::min(end_ns, NanosIn(kPatience));
+  bool told = false;
+  while (true) {
+    absl::StatusOr<std::shared_ptr<Store>> store = Serve(job, options, address, end_ns);
+    if (!absl::IsAlreadyExists(store.status()) || LeftUntil(patient_until_ns) < kPause) return store;
+    if (!std::exchange(told, true)) {
+      const std::string line = absl::StrCat("tutti: rank 0 waits up to ", absl::FormatDuration(kPatience),
+                                            " for its port: ", store.status().message(), "\n");
+      std::fputs(line.c_str(), stderr);
+    }
+    absl::SleepFor(kPause);
+  }
+}
+
 absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns) {
   const std::string what =
       absl::StrCat("joining job '", StoreKey(identity, {}).job_id, "' of ", identity.size, " ranks");
@@ -213,7 +233,7 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   if (!host.ok()) return host.status();
   std::string bound;
   absl::StatusOr<std::shared_ptr<Store>> store =
-      Serve(job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
+      ServeAtPort(job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(port))}, bound, end_ns);
   // Debian's /etc/hosts gives a machine's own name an address that only the machine can reach.
   if (store.ok() && !NamesLoopback(named) && IsLoopbackAddress(SplitAddress(bound).value().first)) {
     return absl::FailedPreconditionError(

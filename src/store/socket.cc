@@ -62,7 +62,12 @@ absl::StatusOr<UnsharedFd> ConnectOne(const addrinfo& address, std::int64_t end_
   socklen_t length = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) return Unavailable("connect", error);
-  if (HasMetItself(fd.get())) return absl::UnavailableError("connect: nobody listens, and the socket has met itself");
+  if (HasMetItself(fd.get())) {
+    // An ordinary close would hold the port for a minute, against the server that the others wait for.
+    const linger reset = {.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    return absl::UnavailableError("connect: nobody listens, and the socket has met itself");
+  }
   return fd;
 }
 

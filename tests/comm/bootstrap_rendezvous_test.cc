@@ -1,5 +1,8 @@
 #include "comm/bootstrap_rendezvous.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -15,6 +18,7 @@
 #include "tests/harness/network_namespace.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/store/child_process.h"
+#include "tests/store/listening_socket.h"
 #include "tests/store/raw_store_client.h"
 #include "tests/store/temporary_directory.h"
 
@@ -219,14 +223,43 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
     EXPECT_TRUE(JoinOverNetwork(OnTwoNodes(0), secret, loopback, "", SoonNanos()).ok());
   }
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
-  status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", NanosIn(absl::Milliseconds(200))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(status.message()), HasSubstr("TUTTI_RENDEZVOUS"));
   for (const char* address : {"", "host", "host:", ":1", "host:0", "host:65536", "host:x"}) {
     EXPECT_EQ(JoinOverNetwork(OnTwoNodes(0), secret, address, "", SoonNanos()).status().code(),
               absl::StatusCode::kInvalidArgument)
         << address;
   }
+}
+
+// The kernel gives outgoing connections any port that is free, also that of the rendezvous.
+TEST(JoinOverNetworkTest, Rank0WaitsForItsPort) {
+  const ListeningSocket listening;
+  absl::StatusOr<UnsharedFd> connection = ConnectTcp(listening.address, SoonNanos());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  sockaddr_in own{};
+  socklen_t bytes = sizeof(own);
+  ASSERT_EQ(::getsockname(connection->get(), reinterpret_cast<sockaddr*>(&own), &bytes), 0);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd told(ends[0]), usual(::dup(STDERR_FILENO));
+  ASSERT_GE(::dup2(ends[1], STDERR_FILENO), 0);
+  ::close(ends[1]);
+  std::thread rank_0([&] {
+    const std::string address = absl::StrCat("127.0.0.1:", ntohs(own.sin_port));
+    const auto store = JoinOverNetwork(OnTwoNodes(0), RandomJobSecret(), address, "lo", SoonNanos());
+    ::dup2(usual.get(), STDERR_FILENO);  // ends what is told
+    EXPECT_TRUE(store.ok()) << store.status();
+  });
+  std::string line;
+  for (char c = 0; c != '\n' && ::read(told.get(), &c, 1) == 1;) line.push_back(c);
+  EXPECT_THAT(line,
+              HasSubstr("tutti: rank 0 waits up to 1m15s for its port: store server: cannot listen on 127.0.0.1"));
+  const linger reset = {.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(connection->get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  connection = absl::UnavailableError("the connection ends, and leaves its port");
+  rank_0.join();
 }
 
 // In a new network namespace, where this node has two addresses besides that of loopback.

@@ -210,7 +210,7 @@ TEST(TcpServerInARankTest, OneThatCannotListenClosesNothingInChildren) {
   int port = 0;
   ASSERT_TRUE(absl::SimpleAtoi(server->address().substr(server->address().rfind(':') + 1), &port));
   options.port = static_cast<std::uint16_t>(port);
-  EXPECT_EQ(TcpStoreServer::Start(job, options).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(TcpStoreServer::Start(job, options).status().code(), absl::StatusCode::kAlreadyExists);
   ChildProcess child([](const auto& say) { say("heard"); });
   EXPECT_EQ(child.NextLine(), "heard");
 }
