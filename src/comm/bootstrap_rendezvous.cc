@@ -190,12 +190,17 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
     // The file is held until all ranks have come, and has then done its work. A later job removes files that nobody
     // holds.
     const std::string content = absl::StrCat(address, "\n", ToHex(fresh), "\n");
-    const absl::StatusOr<UnsharedFd> file = HoldPrivateFile(path, content);
+    absl::StatusOr<UnsharedFd> file = HoldPrivateFile(path, content);
     absl::Status written = file.status();
     if (absl::IsUnimplemented(written)) written = WritePrivateFile(path, content);
     if (!written.ok()) return written;
     const absl::Status met = MeetAll(**store, identity, end_ns);
-    ::unlink(path.c_str());
+    if (file.ok()) {
+      file = UnsharedFd();
+      RemoveUnlessHeld(path);  // a later try of this job may have put a file of its own there
+    } else {
+      ::unlink(path.c_str());
+    }
     if (met.ok()) return store;
     return met;
   }

@@ -87,20 +87,6 @@ bool WriterIsDead(absl::string_view name) {
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// Removes the file unless somebody holds it. Somebody may put a new file in its place between the look and the removal:
-// so the file is moved away first, looked at again, and put back when it is a new one.
-void RemoveUnlessHeld(const std::string& path) {
-  const absl::StatusOr<bool> held = IsHeld(path);
-  if (!held.ok() || *held) return;
-  const std::string aside = absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".swept");
-  if (::rename(path.c_str(), aside.c_str()) != 0) return;
-  const absl::StatusOr<bool> still_held = IsHeld(aside);
-  if (still_held.ok() && *still_held && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    ::rename(aside.c_str(), path.c_str());
-  }
-  ::unlink(aside.c_str());
-}
-
 }  // namespace
 
 absl::Status CheckPrivateDirectory(absl::string_view path) {
@@ -142,6 +128,20 @@ absl::StatusOr<bool> IsHeld(const std::string& path) {
   struct flock lock = WholeFile();
   if (::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0) return Failed(path, "cannot look at the lock");
   return lock.l_type != F_UNLCK;
+}
+
+void RemoveUnlessHeld(const std::string& path) {
+  const absl::StatusOr<bool> held = IsHeld(path);
+  if (!held.ok() || *held) return;
+  // Somebody may put a new file in the place of this one now: so the file is moved away first, looked at again, and put
+  // back when it is a new one.
+  const std::string aside = absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".swept");
+  if (::rename(path.c_str(), aside.c_str()) != 0) return;
+  const absl::StatusOr<bool> still_held = IsHeld(aside);
+  if (still_held.ok() && *still_held && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    ::rename(aside.c_str(), path.c_str());
+  }
+  ::unlink(aside.c_str());
 }
 
 void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::string_view name)> is_ours) {

@@ -26,6 +26,8 @@ absl::StatusOr<UnsharedFd> HoldPrivateFile(const std::string& path, absl::string
 // Whether a process holds the file at `path`; NotFound when there is no file.
 absl::StatusOr<bool> IsHeld(const std::string& path);
 
+// Removes the file at `path`, unless somebody holds it.
+void RemoveUnlessHeld(const std::string& path);
 // Removes what WritePrivateFile and HoldPrivateFile have left in `directory` when their process died: files that nobody
 // holds and whose names `is_ours` accepts, and half-written files of such names.
 void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::string_view name)> is_ours);

@@ -130,6 +130,26 @@ TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
                                                      directory.path() + "/notes-of-a-user"));
 }
 
+// A user starts a job again whose first try still waits for a rank. When that rank comes, the first try leaves the file
+// of the second one.
+TEST(JoinOnNodeTest, TheFileOfALaterTryStays) {
+  TemporaryDirectory directory, of_first_try;
+  const std::string path = RendezvousFile(directory.path(), Of(0, 2));
+  std::thread first_try([&] {
+    const auto store = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), SoonNanos());
+    EXPECT_TRUE(store.ok()) << store.status();
+  });
+  absl::StatusOr<std::string> first_file;
+  while (!first_file.ok()) first_file = ReadPrivateFile(path, 1000);
+  const auto second_try = HoldPrivateFile(path, "second try");
+  ASSERT_TRUE(second_try.ok()) << second_try.status();
+  ASSERT_TRUE(WritePrivateFile(RendezvousFile(of_first_try.path(), Of(1, 2)), *first_file).ok());
+  const auto late = JoinOnNode(Of(1, 2), std::nullopt, of_first_try.path(), SoonNanos());
+  EXPECT_TRUE(late.ok()) << late.status();
+  first_try.join();
+  EXPECT_EQ(ReadPrivateFile(path, 100).value_or("none"), "second try");
+}
+
 TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
   TemporaryDirectory directory;
   const JobSecret secret = RandomJobSecret();
