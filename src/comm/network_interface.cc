@@ -167,6 +167,8 @@ std::vector<NetworkInterface> OwnAddresses(const std::string& host) {
                                     [&](const NetworkInterface& interface) { return interface.address == address; });
     if (found != interfaces->end()) own.push_back(*found);
   }
+  std::stable_partition(own.begin(), own.end(),
+                        [](const NetworkInterface& interface) { return !absl::StrContains(interface.address, ':'); });
   return own;
 }
 

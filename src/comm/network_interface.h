@@ -30,8 +30,8 @@ absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text,
 // here, or no route leads there.
 absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host);
 
-// The addresses of this node's interfaces that `host`, a name or an address, means here, in the order of the look-up
-// and without those of loopback. Empty when `host` means only other addresses, or nothing.
+// The addresses of this node's interfaces that `host`, a name or an address, means here, IPv4 before IPv6 and otherwise
+// in the order of the look-up, without those of loopback. Empty when `host` means only other addresses, or nothing.
 std::vector<NetworkInterface> OwnAddresses(const std::string& host);
 
 // Waits until the kernel says that `device` runs, which after a link has come up can take a second: until then UCX

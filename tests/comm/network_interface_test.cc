@@ -1,12 +1,18 @@
 #include "comm/network_interface.h"
 
 #include <sched.h>
+#include <sys/mount.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/harness/network_namespace.h"
+#include "tests/store/temporary_directory.h"
 
 namespace tutti {
 namespace {
@@ -94,6 +100,23 @@ TEST(OwnAddressesTest, AreThoseOfThisNodeButLoopback) {
   ASSERT_EQ(own.size(), 1u);
   EXPECT_EQ(own[0].device, outward->device);
   EXPECT_EQ(own[0].address, outward->address);
+}
+
+// In a namespace whose /etc/hosts gives a name an IPv6 address first, the order of which the look-up keeps.
+TEST(OwnAddressesTest, AreThoseOfIPv4First) {
+  const TemporaryDirectory directory;
+  const std::string hosts = directory.path() + "/hosts";
+  std::ofstream(hosts) << "fd00::1 two-addresses\n192.0.2.1 two-addresses\n";
+  std::vector<std::string> addresses;
+  bool has_hosts = false;
+  RunInNetworkNamespace([&] {
+    has_hosts = ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                ::mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0 &&
+                std::system("ip address add 192.0.2.1 dev lo && ip address add fd00::1 dev lo") == 0;
+    for (const NetworkInterface& own : OwnAddresses("two-addresses")) addresses.push_back(own.address);
+  });
+  if (!has_hosts) GTEST_SKIP() << "making namespaces needs root, and addresses need ip";
+  EXPECT_THAT(addresses, testing::ElementsAre("192.0.2.1", "fd00::1"));
 }
 
 // In a new network namespace, where loopback is down.
