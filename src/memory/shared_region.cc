@@ -9,18 +9,25 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/descriptors.h"
 
 namespace tutti {
 namespace {
 
 absl::Status CannotHave(absl::string_view what, std::int64_t bytes) {
-  const absl::Status cause = absl::ErrnoToStatus(errno, what);
-  return absl::ResourceExhaustedError(absl::StrCat("region of ", bytes, " bytes: ", cause.message(),
-                                                   "; lower TUTTI_ARENA_BYTES (region_bytes) or raise ulimit -v"));
+  const int error = errno;
+  const std::string refused = absl::StrCat("region of ", bytes, " bytes: ", what);
+  if (error == ENOMEM || error == EINVAL || error == EFBIG) {
+    return absl::ResourceExhaustedError(absl::StrCat(refused, ": ", std::strerror(error),
+                                                     "; lower TUTTI_ARENA_BYTES (region_bytes) or raise ulimit -v"));
+  }
+  if (absl::Status shortage = CheckShortage(error, refused); !shortage.ok()) return shortage;
+  return absl::ErrnoToStatus(error, refused);  // such as that of a sandbox, for which no size is small enough
 }
 
 // The kernel ends a process, by SIGXFSZ, that makes a file longer than the process may: the limit is looked at before.

@@ -3,8 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -25,7 +23,7 @@ class SecretFile {
  public:
   explicit SecretFile(const JobSecret& secret) : fd_(::memfd_create("tutti-job-secret", MFD_CLOEXEC)) {
     const std::string text = ToHex(secret);
-    complete_ = ::write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    complete_ = fd_ >= 0 && ::write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   }
   ~SecretFile() { ::close(fd_); }
   SecretFile(const SecretFile&) = delete;
@@ -42,10 +40,7 @@ class SecretFile {
 absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& signals, int front) {
   const JobSecret secret = RandomJobSecret();
   const SecretFile secret_file(secret);
-  if (!secret_file.complete()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tutti launch: cannot make the secret's file: ", std::strerror(errno)));
-  }
+  if (!secret_file.complete()) return Refused("cannot make the secret's file");
   const Identity identity{.size = options.ranks,
                           .job_id = absl::StrCat("launch ", ::getpid(), " ", ToHex(RandomJobSecret()).substr(0, 8))};
   absl::StatusOr<std::unique_ptr<TcpStoreServer>> server =
