@@ -64,7 +64,15 @@ absl::StatusOr<JobSecret> ParseJobSecret(absl::string_view hex) {
 absl::StatusOr<std::optional<JobSecret>> JobSecretFromEnvironment() {
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
-  if (config->job_secret_fd) return From("TUTTI_JOB_SECRET_FD", ReadDescriptor(*config->job_secret_fd));
+  if (config->job_secret_fd) {
+    absl::StatusOr<std::optional<JobSecret>> secret =
+        From("TUTTI_JOB_SECRET_FD", ReadDescriptor(*config->job_secret_fd));
+    if (secret.ok()) return secret;
+    return absl::Status(secret.status().code(),
+                        absl::StrCat(secret.status().message(),
+                                     "; a program between tutti launch and this one may have closed the descriptor, as "
+                                     "Python's subprocess does without close_fds=False, and as sudo does"));
+  }
   if (!config->job_secret_file.empty()) {
     return From("TUTTI_JOB_SECRET_FILE", ReadPrivateFile(config->job_secret_file, kMaxSecretText));
   }

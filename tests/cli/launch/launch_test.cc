@@ -123,6 +123,14 @@ TEST(LaunchTest, TheSecretIsNeitherInTheEnvironmentNorOnACommandLine) {
   EXPECT_THAT(launcher.text, HasSubstr("length 64\n0\n0\n0\n"));
 }
 
+TEST(LaunchTest, AProgramThatClosesTheSecretOnItsWayIsNamed) {
+  const std::string subprocess = "exec python3 -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))' ";
+  Launcher launcher(2, subprocess + ThisProgram("Rank"));
+  EXPECT_EQ(launcher.Finish(), 1) << launcher.text;
+  EXPECT_THAT(launcher.text, HasSubstr("TUTTI_JOB_SECRET_FD: cannot read descriptor"));
+  EXPECT_THAT(launcher.text, HasSubstr("close_fds=False"));
+}
+
 TEST(LaunchTest, TheFirstFailureEndsAllAndIsReported) {
   Launcher launcher(3, absl::StrCat("if [ $TUTTI_RANK = 1 ]; then exit 7; fi; ", kForever));
   EXPECT_EQ(launcher.Finish(), 7);
