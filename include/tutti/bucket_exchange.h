@@ -105,7 +105,8 @@ class BucketExchange {
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 
-  // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way.
+  // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way;
+  // where the last exchange of a bucket failed, its error is returned, because its residuals are lost.
   absl::StatusOr<std::string> SaveState() const;
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
   // saved, or in none yet. `states` are those of all ranks of the old world, in rank order, of which each rank takes

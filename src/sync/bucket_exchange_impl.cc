@@ -243,8 +243,11 @@ CheckpointOwner BucketExchange::Impl::Owner() const {
 absl::StatusOr<std::string> BucketExchange::Impl::SaveState() {
   if (absl::Status idle = CheckIdle(); !idle.ok()) return OfThisRank(idle);
   Residuals all = kept_;
-  for (const Bucket& bucket : buckets_) {
+  SyncStatistics unused;
+  for (Bucket& bucket : buckets_) {
     if (!bucket.exchange.has_value()) continue;
+    // A residual is changed before the exchange succeeds, and says nothing where the exchange has failed.
+    if (absl::Status ended = bucket.exchange->Finish(unused); !ended.ok()) return ended;
     if (absl::Status copied = CopyOut(*bucket.exchange, bucket.contents, all); !copied.ok()) return copied;
   }
   return Write({Owner(), ToSave(all)});

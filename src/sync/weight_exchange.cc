@@ -58,11 +58,14 @@ absl::Status WeightExchange::Flush() {
 absl::Status WeightExchange::Restart() {
   ForgetBegun();
   replicas_are_set_ = false;
-  return weights_->Finish(context_.statistics);
+  absl::Status ended = Finish();
+  failed_ = absl::OkStatus();
+  return ended;
 }
 
 absl::StatusOr<absl::Span<ExchangeBucket>> WeightExchange::BucketsToSave() {
-  if (absl::Status ended = weights_->Finish(context_.statistics); !ended.ok()) return ended;
+  (void)Finish();
+  if (!failed_.ok()) return failed_;
   if (!replicas_are_set_) weights_->ResetReplicas();
   return absl::MakeSpan(weights_->buckets());
 }
@@ -75,6 +78,7 @@ absl::Span<ExchangeBucket> WeightExchange::BucketsToLoad() {
 absl::Status WeightExchange::EndLoad(bool same_world) {
   ForgetBegun();
   replicas_are_set_ = same_world;
+  failed_ = absl::OkStatus();
   if (same_world || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) return absl::OkStatus();
   // Replicas of another world start anew from the weights: a replica of a neighbour is that neighbour's only where all
   // weights are equal. Where ranks of nodes follow a leader they have no replica, but weights.
@@ -84,10 +88,17 @@ absl::Status WeightExchange::EndLoad(bool same_world) {
   return averaged;
 }
 
+absl::Status WeightExchange::Finish() {
+  absl::Status ended = weights_->Finish(context_.statistics);
+  if (!ended.ok()) failed_ = ended;
+  return ended;
+}
+
 absl::Status WeightExchange::Launch() {
   const int round = round_of_(context_.step);
   if (round == kNoExchange) return context_.communicator.status();
-  if (absl::Status status = weights_->Finish(context_.statistics); !status.ok()) return status;
+  if (absl::Status status = Finish(); !status.ok()) return status;
+  failed_ = absl::OkStatus();
   weights_->TakeSnapshot();
   weights_->Launch(round, context_.step, Call(Purpose::kStep));
   return context_.communicator.status();
@@ -96,7 +107,7 @@ absl::Status WeightExchange::Launch() {
 absl::Status WeightExchange::Arrive() {
   if (!weights_->travels()) return absl::OkStatus();
   if (absl::Status status = context_.OrAbort(weights_->FinishOutputs(context_.statistics)); !status.ok()) {
-    (void)weights_->Finish(context_.statistics);  // that exchange is over, and its error told
+    (void)Finish();  // that exchange is over, and its error told
     return status;
   }
   weights_->Replace();

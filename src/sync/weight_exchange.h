@@ -29,6 +29,8 @@ class WeightExchange final : public Exchange {
  private:
   WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights);
 
+  // Waits for the end of the exchange that is under way, if any, and keeps its error.
+  absl::Status Finish();
   // Waits for the end of the last exchange and begins this step's, if this step has one.
   absl::Status Launch();
   // Copies the weights that have arrived over the present ones, if an exchange is under way.
@@ -40,6 +42,9 @@ class WeightExchange final : public Exchange {
   const RoundOfStep round_of_;
   bool in_forward_ = false;
   bool replicas_are_set_ = false;
+  // The error of the last exchange, which has left replicas in the middle of a round. OK again once another exchange
+  // begins, or the replicas are set anew.
+  absl::Status failed_;
 };
 
 }  // namespace tutti

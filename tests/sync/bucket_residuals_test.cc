@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -141,6 +142,20 @@ TEST(BucketResiduals, AResumedTrainingGoesOnBitForBit) {
       EXPECT_EQ(loaded_last.Step(gradients(step)), expected) << step;
       EXPECT_EQ(loaded_first.Step(gradients(step)), expected) << step;
     }
+  });
+}
+
+TEST(BucketResiduals, AreNotSavedAfterAnExchangeThatFailed) {
+  std::barrier<> trained(2);
+  RunWorld(2, [&](Communicator& world) {
+    BucketTraining training(world, kStrategy, kCounts);
+    training.SetBuckets(kFirst);
+    training.Step(Zeros());
+    EXPECT_NE(SaveOf(training), "");
+    trained.arrive_and_wait();
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_EQ(training.exchange().Exchange(1, training.data(1)).Wait().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(training.exchange().SaveState().status().code(), absl::StatusCode::kAborted);
   });
 }
 

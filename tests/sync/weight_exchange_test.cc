@@ -136,6 +136,24 @@ TEST(WeightExchange, SaveStateLosesNoExchangeThatIsUnderWay) {
   }
 }
 
+// A failed exchange leaves replicas in the middle of a round, also once the step has told its error.
+TEST(WeightExchange, NoStateIsSavedAfterAnExchangeThatFailed) {
+  std::barrier<> begun(2);
+  RunReplicas(RandomTraining("low_precision_decentralized", 2, 1), [&](Communicator& world, Replica& replica) {
+    Synchronizer& synchronizer = replica.synchronizer();
+    ASSERT_TRUE(synchronizer.BeginForward().ok());
+    ASSERT_TRUE(synchronizer.BeforeStep().ok());
+    begun.arrive_and_wait();
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_EQ(synchronizer.AfterStep().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(synchronizer.SaveState(), "");
+    EXPECT_EQ(synchronizer.SaveState(), "");
+    // Here the replicas start anew from the weights.
+    EXPECT_EQ(synchronizer.Restart(), absl::OkStatus());
+    EXPECT_NE(synchronizer.SaveState(), "");
+  });
+}
+
 // A forward for evaluation begins an exchange, but its step never comes.
 TEST(WeightExchange, AFlushAfterAForwardGivesTheAverage) {
   for (const char* strategy : {"decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
