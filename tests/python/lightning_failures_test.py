@@ -3,6 +3,8 @@
 import datetime
 import os
 import signal
+import threading
+import unittest.mock
 
 import pytest
 import torch
@@ -83,6 +85,23 @@ def makes_groups_anew(rank, failing, path):
 @pytest.mark.parametrize("failing", [0, 1])
 def test_an_exception_of_all_ranks_in_groups_that_were_made_anew(failing, tmp_path):
     run_trainers(2, makes_groups_anew, failing, str(tmp_path / "store"))
+
+
+def fails_where_the_store_is_silent(rank):
+    class Silent:
+        def add(self, *_):
+            threading.Event().wait()
+
+    silence = unittest.mock.patch.object(dist.distributed_c10d, "_get_default_store", Silent)
+    model = Fails()
+    model.on_train_batch_start = lambda batch, batch_idx: (batch_idx == 2 and silence.start()) and None
+    with pytest.raises(ArithmeticError if rank == 1 else dist.DistBackendError, match="a wrong sample"):
+        trainer(max_epochs=1).fit(model, loader())
+    silence.stop()
+
+
+def test_an_exception_is_told_where_the_store_is_silent():
+    run_trainers(2, fails_where_the_store_is_silent)
 
 
 def gets_a_signal(rank, size, when):

@@ -1,5 +1,6 @@
 """What a rank that fails does for the others, before anything else of Lightning does something about the failure."""
 
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import tutti.torch
 # Ranks that fail in so short a time have failed together, and no other waits for them.
 _TOGETHER_S = 0.5
 _PAUSE_S = 0.01
+_ANSWERS_S = 5  # how long the store may take to answer
 
 _group: Callable[[], Any] = lambda: None  # the default group that was seen last
 _key = ""  # of that group in the store, equal on all its ranks
@@ -40,10 +42,22 @@ def tell_others(exception: BaseException) -> None:
     global _shared
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
-    if _all_fail():
+    if _in_time(_all_fail):
         _shared += 1
     else:
         tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
+
+
+def _in_time(all_fail: Callable[[], bool]) -> bool:
+    """What ``all_fail`` returns; False where the store does not answer, as that of a rank 0 whose machine has vanished.
+
+    A request to torch's store may last as long as the store's own timeout.
+    """
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(all_fail()), daemon=True)
+    thread.start()
+    thread.join(_ANSWERS_S)
+    return answers == [True]
 
 
 def _all_fail() -> bool:
