@@ -118,6 +118,7 @@ def gets_a_signal(rank, size, when):
     with pytest.raises(BaseException) as raised:
         fitted.fit(model, loader(), loader(16))
     assert type(raised.value).__name__ == "SIGTERMException"
+    assert raised.value.code == (None if rank == 0 else 128 + signal.SIGTERM)  # rank 1 was not told to end
 
 
 @pytest.mark.parametrize("when", ["last validation", "last epoch"])

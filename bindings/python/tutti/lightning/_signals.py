@@ -37,7 +37,8 @@ class AgreedSignals:
 
     def act(self) -> None:
         """Does what signals asked for that any rank has got since the last call. All ranks call it together."""
-        terminates, requeues = self._agree(torch.tensor([int(self._terminates), int(self._requeues)])).tolist()
+        told_to_end = self._terminates
+        terminates, requeues = self._agree(torch.tensor([int(told_to_end), int(self._requeues)])).tolist()
         # A signal that came while the ranks agreed stays noted until the next call, unless its like is acted on now.
         if requeues:
             self._requeues = False
@@ -45,7 +46,9 @@ class AgreedSignals:
         if terminates:
             self._terminates = False
             self._connector.received_sigterm = True
-            raise self._exception
+            # The exception ends a process with exit code 0. To the launcher of a rank that was not told to end, 0 would
+            # mean that the training is complete: an agent of torchrun would leave the job and not restart the rank.
+            raise self._exception() if told_to_end else self._exception(128 + signal.SIGTERM)
 
     def remove(self) -> None:
         """Leaves signals to Lightning again, and tells it of a SIGTERM that nobody has acted on."""
