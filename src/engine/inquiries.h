@@ -26,6 +26,7 @@ class Inquiries {
   struct OfRank {
     bool open = false;
     Rank answer = -1;
+    std::int64_t silent_ns = 0;    // when the open question was last seen without an answer
     std::int64_t answered_ns = 0;  // when the rank answered last; 0: never
   };
 

@@ -59,6 +59,19 @@ TEST_F(InquiriesTest, AnAnswerIsReadAgainAndAgainUntilItIsOld) {
   EXPECT_EQ(inquiries.AnswerOf(1, kStart + 600 * kMs), std::nullopt);
 }
 
+// A rank that was asked while it was stopped answers when it goes on, perhaps long before the next call looks.
+TEST_F(InquiriesTest, AnAnswerThatNobodyHasLookedAtIsOldToo) {
+  Inquiries inquiries(*transports_[0], 2);
+  inquiries.Ask(1, kStart);
+  LetAnswer();
+  EXPECT_EQ(inquiries.AnswerOf(1, kStart + 10'000 * kMs), std::nullopt);
+  awaited_ = 7;
+  inquiries.Ask(1, kStart + 10'000 * kMs);
+  EXPECT_EQ(inquiries.AnswerOf(1, kStart + 10'000 * kMs), std::nullopt);
+  LetAnswer();
+  EXPECT_EQ(inquiries.AnswerOf(1, kStart + 10'010 * kMs), 7);
+}
+
 // A rank that came late to its call, and had not begun to wait when it was asked, is not named as the culprit for long.
 TEST_F(InquiriesTest, WhoHasAnsweredIsAskedAgainAndTheOldAnswerStaysUntilTheNew) {
   Inquiries inquiries(*transports_[0], 2);
