@@ -136,6 +136,8 @@ absl::StatusOr<Identity> FromTorchrun(const Environment& environment) {
   identity->job_id =
       absl::StrCat("torchrun ", ValueOf(environment, "TORCHELASTIC_RUN_ID"), " ", ValueOf(environment, "MASTER_PORT"));
   if (absl::Status status = SetEpoch(environment, "TORCHELASTIC_RESTART_COUNT", *identity); !status.ok()) return status;
+  // Each agent of torchrun counts its own restarts: an agent that has taken a lost one's place begins at 0.
+  if (identity->local_size < identity->size) identity->epoch = 0;
   return identity;
 }
 

@@ -79,7 +79,11 @@ INSTANTIATE_TEST_SUITE_P(
     Launchers, IdentityTest,
     testing::Values(
         Case{"Nothing", {}, {0, 1, 0, 1, "single", "single", 0}},
-        Case{"Torchrun", kTorchrun, {5, 8, 1, 4, "torchrun none 29500", "torchrun", 2}},
+        Case{"Torchrun",
+             kTorchrun + Environment{{"WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}, {"LOCAL_WORLD_SIZE", "8"}},
+             {5, 8, 5, 8, "torchrun none 29500", "torchrun", 2}},
+        Case{
+            "AgentsOfTorchrunThatCountTheirOwnRestarts", kTorchrun, {5, 8, 1, 4, "torchrun none 29500", "torchrun", 0}},
         Case{"RanksByHandAreOnOneNode", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {1, 2, 1, 2, "", "torchrun", 0}},
         Case{"RanksByHandWithALoopbackMaster",
              {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}},
@@ -115,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Horovod", kHorovod, {0, 2, 0, 1, "horovod h:9", "horovod", 0}},
         Case{"Own", kOwn, {0, 2, 0, 2, "mine", "tutti", 3}},
         Case{"OwnBeforeTorchrun", kTorchrun + kOwn, {0, 2, 0, 2, "mine", "tutti", 3}},
-        Case{"TorchrunInsideSrun", kSlurm + kTorchrun, {5, 8, 1, 4, "torchrun none 29500", "torchrun", 2}},
+        Case{"TorchrunInsideSrun", kSlurm + kTorchrun, {5, 8, 1, 4, "torchrun none 29500", "torchrun", 0}},
         Case{"MpirunInsideSlurm", kSlurm + kOpenMpi, {3, 4, 1, 2, "openmpi 1890844673 ", "openmpi", 0}},
         Case{"HydraInsideSlurm", kSlurm + kHydra, {1, 2, 1, 2, "", "pmi", 0}},
         Case{"SrunThatServesPmix", kSlurm + Environment{{"PMIX_RANK", "4"}}, {4, 5, 0, 1, "slurm 77.0", "slurm", 1}},
