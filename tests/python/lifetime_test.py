@@ -1,5 +1,6 @@
 """Groups that fail, end or are forked while others work, and interpreters that end at any moment."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -250,14 +251,18 @@ def interrupted_waits(rank):
     assert tensor.tolist() == [2] * 3
 
 
+def gives_up(call):
+    interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    interrupt.join()
+
+
 def an_interrupted_set_up(rank):
     """Ctrl-C ends the wait for members of a group that do not come."""
     if rank == 0:
-        interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        interrupt.start()
-        with pytest.raises(KeyboardInterrupt):
-            dist.new_group([0, 1], use_local_synchronization=True)
-        interrupt.join()
+        gives_up(lambda: dist.new_group([0, 1], use_local_synchronization=True))
     dist.all_reduce(tensor := torch.ones(3))
     assert tensor.tolist() == [2] * 3
 
@@ -265,6 +270,34 @@ def an_interrupted_set_up(rank):
 @pytest.mark.parametrize("function", [interrupted_waits, an_interrupted_set_up], ids=lambda f: f.__name__)
 def test_ctrl_c(function):
     run_ranks(2, function)
+
+
+def interrupted_end(rank):
+    """Ctrl-C ends the wait of a model that is dropped for a rank that does not come, and is raised."""
+    module = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+    if rank == 1:
+        optimizer.register_step_pre_hook(lambda *_: (dist.recv(torch.zeros(1), 0), None)[1])
+    model(torch.ones(1, 3)).sum().backward()
+    if rank == 1:  # begins no exchange for the next step before rank 0 has given up its own
+        with contextlib.suppress(dist.DistBackendError):
+            optimizer.step()
+        return
+    optimizer.step()
+    models = [model]
+    del model
+
+    def drop():
+        models.clear()
+        gc.collect()
+
+    gives_up(drop)
+    dist.send(torch.ones(1), 1)
+
+
+def test_ctrl_c_while_a_model_ends():
+    run_ranks(2, interrupted_end)
 
 
 def interrupted_training(rank, strategy, wait):

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -67,6 +68,21 @@ absl::Status SignalWatch::Look() {
 
 void RethrowInterrupt() {
   if (raised_by_handler != nullptr) std::rethrow_exception(std::exchange(raised_by_handler, nullptr));
+}
+
+void RaiseInterruptSoon() {
+  if (raised_by_handler == nullptr) return;
+  const auto raise = [](void* kept) {
+    const std::unique_ptr<std::exception_ptr> raised(static_cast<std::exception_ptr*>(kept));
+    try {
+      std::rethrow_exception(*raised);
+    } catch (pybind11::error_already_set& error) {
+      error.restore();
+    }
+    return -1;
+  };
+  auto kept = std::make_unique<std::exception_ptr>(std::exchange(raised_by_handler, nullptr));
+  if (Py_AddPendingCall(raise, kept.get()) == 0) (void)kept.release();
 }
 
 void HearOfSignalsInWaits() {

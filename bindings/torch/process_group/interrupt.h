@@ -45,6 +45,9 @@ class SignalWatch {
   WaitClock::time_point next_look_ = WaitClock::now() + absl::ToChronoNanoseconds(kPatience);
 };
 void RethrowInterrupt();
+// Lets the interpreter raise soon what a handler has raised in a wait of this thread: for destructors, which throw
+// nothing.
+void RaiseInterruptSoon();
 
 // From here on waits of the core without a deadline, in the exchange of a model for one, look for signals, too. What a
 // handler raises aborts the exchange on all ranks, and is thrown in place of the error of the call.

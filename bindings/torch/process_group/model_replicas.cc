@@ -78,6 +78,7 @@ ModelReplicas::~ModelReplicas() {
   Untrack(this);
   const WithoutInterpreterLock without_lock;
   live_->End();
+  RaiseInterruptSoon();
 }
 
 std::shared_ptr<nn::Replicas> ModelReplicas::replicas() const {
