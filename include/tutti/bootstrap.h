@@ -30,7 +30,7 @@ struct Identity {
   int local_size = 1;
   std::string job_id = {};    // equal on all ranks, different for two jobs that run at the same time
   std::string launcher = {};  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"
-  int epoch = 0;              // how often the launcher has restarted the job
+  int epoch = 0;              // how often the launcher has restarted the job; 0 where only parts of it are counted
   // Whether no variable says which ranks share a node. Then local_rank and local_size are those of a rank that has a
   // node of its own. Never so in the identity of a Bootstrap: BootstrapFromEnvironment asks the other ranks.
   bool assumes_own_node = false;
@@ -78,14 +78,16 @@ struct Bootstrap {
 JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 
 // This process's identity, and a store that all ranks of the job share. The store is the first that applies:
-//   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names
+//   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names; after N restarts the directory's epoch-N
 //   all ranks on this node                 a server in rank 0, found through a file that only this user can read
 //   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
 //                                          Slurm's first node; needs a job secret
-// Every rank must make equally many calls; each call gets keys of its own. FailedPrecondition in a child process whose
-// parent called this function before the fork. Unavailable names a rank that died or left meanwhile. DeadlineExceeded
-// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given); the look-up of a host's name may
-// last longer, as long as the system's resolver takes (resolv.conf's timeout and attempts).
+// Every rank must make equally many calls; each call gets keys of its own. A call that failed may be repeated, on all
+// ranks: where some have failed more often, because others were late, those others get the error at once for each call
+// that they have missed, and then meet the rest. FailedPrecondition in a child process whose parent called this
+// function before the fork. Unavailable names a rank that died or left meanwhile. DeadlineExceeded names the ranks that
+// were not found within `timeout` (TUTTI_TIMEOUT when not given); the look-up of a host's name may last longer, as long
+// as the system's resolver takes (resolv.conf's timeout and attempts).
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes - 1 (InvalidArgument).

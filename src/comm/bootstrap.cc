@@ -1,5 +1,7 @@
 #include "tutti/bootstrap.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -35,7 +37,13 @@ absl::StatusOr<std::shared_ptr<Store>> JoinNamedStore(const std::string& name, c
       return absl::InvalidArgumentError(
           absl::StrCat("TUTTI_STORE=", name, ": expected the path of a directory from the root, file:///directory"));
     }
-    absl::StatusOr<std::shared_ptr<Store>> store = MakeFileStore(rest, identity.rank);
+    // A restarted job finds what its earlier life has left in the directory.
+    std::string directory(rest);
+    if (identity.epoch > 0) {
+      absl::StrAppend(&directory, "/epoch-", identity.epoch);
+      ::mkdir(directory.c_str(), 0700);  // MakeFileStore tells what is wrong
+    }
+    absl::StatusOr<std::shared_ptr<Store>> store = MakeFileStore(directory, identity.rank);
     if (store.ok()) return store;
     absl::string_view remedy;
     if (absl::IsNotFound(store.status())) {
@@ -112,6 +120,9 @@ struct Joined {
   Mutex mutex;
   Condition ended;
   bool joining TUTTI_GUARDED_BY(mutex) = false;  // a thread is about to join
+  // The identity and store of the last attempt, which the thread that joins alone uses. The store is kept after a
+  // failure, because to leave it would tell the other ranks that this rank is gone.
+  Bootstrap reached;
   Bootstrap job TUTTI_GUARDED_BY(mutex);
   int calls TUTTI_GUARDED_BY(mutex) = 0;
 };
@@ -133,23 +144,37 @@ class Turn {
   Joined& joined_;
 };
 
-absl::StatusOr<Bootstrap> JoinJob(std::int64_t end_ns) {
+// `reached` is the store of the last attempt to join, if any, and becomes that of this attempt.
+absl::StatusOr<Bootstrap> JoinJob(Bootstrap& reached, std::int64_t end_ns) {
   absl::StatusOr<Identity> identity = IdentityFromEnvironment();
   if (!identity.ok()) return identity.status();
   if (identity->rank == 0) WarnOfUnknownVariables();
-  absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
-  if (!store.ok()) return store.status();
-  absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
+  // An attempt has keys of its own in the store, where a failed one leaves what ends it on ranks that come late: see
+  // docs/decisions/0040.
+  const auto begin_attempt = [&] {
+    return reached.store->Add(absl::StrCat("attempts/", identity->rank), 1, TimeAt(end_ns));
+  };
+  absl::StatusOr<std::int64_t> attempt = absl::NotFoundError("no store was reached before");
+  if (reached.store != nullptr && reached.identity == *identity) attempt = begin_attempt();
+  if (!attempt.ok()) {
+    absl::StatusOr<std::shared_ptr<Store>> joined = Join(*identity, end_ns);
+    if (!joined.ok()) return joined.status();
+    reached = {*identity, *std::move(joined)};
+    attempt = begin_attempt();
+  }
+  if (!attempt.ok()) return attempt.status();
+  const std::shared_ptr<Store> store = MakePrefixStore(reached.store, absl::StrCat("attempt/", *attempt, "/"));
+  absl::Status agreed = CheckAgreement(*store, "bootstrap", identity->rank, identity->size,
                                        {{"version", TUTTI_VERSION},
                                         {"job_id", identity->job_id},
                                         {"local_rank", identity->assumes_own_node ? "not set" : "set"}},
                                        TimeAt(end_ns));
   if (!agreed.ok()) return agreed;
   if (identity->assumes_own_node) {
-    if (absl::Status found = FindPlaceOnNode(**store, *identity, end_ns); !found.ok()) return found;
+    if (absl::Status found = FindPlaceOnNode(*store, *identity, end_ns); !found.ok()) return found;
   }
   std::optional<Route> route = RouteOf(*identity);
-  return Bootstrap{*std::move(identity), *std::move(store), std::move(route)};
+  return Bootstrap{*std::move(identity), store, std::move(route)};
 }
 
 }  // namespace
@@ -178,7 +203,7 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
     joined.joining = true;
   }
   const Turn turn(joined);
-  absl::StatusOr<Bootstrap> job = JoinJob(end_ns);
+  absl::StatusOr<Bootstrap> job = JoinJob(joined.reached, end_ns);
   if (!job.ok()) return job.status();
   const MutexLock lock(joined.mutex);
   joined.job = *std::move(job);

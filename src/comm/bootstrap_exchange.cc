@@ -32,7 +32,8 @@ absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
 constexpr absl::string_view kContribution = "=";
 constexpr absl::string_view kGivenUp = "!";    // the note in the place of a rank that was missing
 constexpr absl::string_view kWithdrawn = "-";  // the note in the place of a rank that came, and gave up
-// The note of rank 0 in the place of what it would hand out: the error about a rank that is gone.
+// The note of rank 0 in the place of what it would hand out: the error about a rank that is gone. Also the note of a
+// rank that was interrupted, wherever others may wait for it.
 constexpr absl::string_view kGone = "~";
 
 bool IsNote(absl::string_view value) { return !absl::StartsWith(value, kContribution); }
@@ -184,6 +185,7 @@ class Waiter {
       if (value.ok() && absl::StartsWith(*value, kGone)) return absl::UnavailableError(value->substr(kGone.size()));
       if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members_);
       if (value.ok()) return value->substr(kContribution.size());
+      if (absl::IsCancelled(value.status())) TellOfInterruption(value.status());
       if (!absl::IsDeadlineExceeded(value.status())) return value.status();
       Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
       if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
@@ -199,6 +201,16 @@ class Waiter {
         trial_ns_ = kNeverNanos;
       }
     }
+  }
+
+  // Leaves the error in the places where others wait for this rank, or for what rank 0 hands out: the process of a rank
+  // that was interrupted lives on, and no other rank would hear that it is gone.
+  void TellOfInterruption(const absl::Status& interruption) {
+    const std::int64_t end_ns = NanosIn(kNamingLimit);
+    const std::string note =
+        absl::StrCat(kGone, "rank ", NameOf(members_, own_), " has given up: ", interruption.message());
+    store_.Set(absl::StrCat(prefix_, own_), note, TimeAt(end_ns)).IgnoreError();
+    if (!hand_out_.empty()) store_.Set(handed_out(), note, TimeAt(end_ns)).IgnoreError();
   }
 
   // A rank that is gone has perhaps contributed before its end; if not, nobody needs to wait for that rank any longer.

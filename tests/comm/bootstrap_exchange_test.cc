@@ -324,6 +324,44 @@ class SilentStore final : public Store {
   absl::Time latest_ = absl::InfinitePast();
 };
 
+// The store of a rank whose waits a signal interrupts.
+class InterruptedStore final : public Store {
+ public:
+  explicit InterruptedStore(Store& base) : base_(base) {}
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {
+    return base_.Set(key, value, deadline);
+  }
+  absl::StatusOr<std::string> Get(absl::string_view, absl::Time, OnGone) override {
+    return absl::CancelledError("interrupted by a signal");
+  }
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) override {
+    return base_.Look(key, deadline);
+  }
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) override {
+    return base_.Add(key, delta, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override { return base_.Delete(key, deadline); }
+
+ private:
+  Store& base_;
+};
+
+TEST(ExchangeInGroupTest, AMemberThatIsInterruptedTellsTheOthers) {
+  for (const Rank interrupted : {0, 1}) {
+    auto store = MakeMemoryStore();
+    const MeetingMembers members = {.ranks = {7, 4, 9}, .limit = absl::InfiniteDuration()};
+    InterruptedStore interrupts(*store);
+    const absl::Status own = ExchangeInGroup(interrupts, "Group 'x'", interrupted, members, "").status();
+    EXPECT_EQ(own, absl::CancelledError("Group 'x': interrupted by a signal"));
+    OnRanks(2, [&](Rank thread) {
+      const Rank place = thread < interrupted ? thread : thread + 1;
+      const absl::Status told = ExchangeInGroup(*store, "Group 'x'", place, members, "").status();
+      EXPECT_EQ(told, absl::UnavailableError(absl::StrCat("Group 'x': rank ", members.ranks[interrupted],
+                                                          " has given up: interrupted by a signal")));
+    });
+  }
+}
+
 TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {
   SilentStore store;
   const absl::Time deadline = absl::Now() + absl::Seconds(1);

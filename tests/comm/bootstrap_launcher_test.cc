@@ -58,6 +58,28 @@ TEST(DISABLED_BootstrapProgram, RankWithTwoThreads) {
   patient.join();
 }
 
+// Rank 1 comes when rank 0 has given up twice; then both call for as long as it takes.
+TEST(DISABLED_BootstrapProgram, RankThatRepeats) {
+  constexpr int kMissed = 2;
+  const std::string has_given_up = absl::StrCat(std::getenv("XDG_RUNTIME_DIR"), "/has_given_up");
+  const bool comes_late = absl::string_view(std::getenv("TUTTI_RANK")) == "1";
+  for (int call = 0; !comes_late && call < kMissed; ++call) {
+    EXPECT_THAT(BootstrapFromEnvironment(absl::Milliseconds(300)).status().ToString(), HasSubstr("missing ranks: 1"));
+  }
+  if (!comes_late) std::filesystem::create_directory(has_given_up);
+  while (!std::filesystem::exists(has_given_up)) std::this_thread::yield();
+  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
+  int failures = 0;
+  for (; !job.ok() && failures < kMissed; ++failures) {
+    EXPECT_EQ(job.status().code(), absl::StatusCode::kDeadlineExceeded) << job.status();
+    job = BootstrapFromEnvironment(kTimeout);
+  }
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Identity& self = job->identity;
+  ASSERT_TRUE(ExchangeBlobs(*job->store, "ranks", self.rank, self.size, "", absl::Now() + kTimeout).ok());
+  std::fprintf(stderr, "<%d after %d>\n", self.rank, failures);
+}
+
 // Rank 2 dies after it has joined; the other ranks are told long before their timeout.
 TEST(DISABLED_BootstrapProgram, RankOfWhichOneDies) {
   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
@@ -176,6 +198,14 @@ TEST_F(BootstrapLauncherTest, ThroughADirectory) {
   ExpectRanks(RunByHand(2, variables, RankProgram()), "tutti", 2, 1);
 }
 
+TEST_F(BootstrapLauncherTest, ThroughTheDirectoryOfTheEarlierLifeOfAJob) {
+  for (const char* epoch : {"0", "1", "2"}) {
+    const std::string variables = absl::StrCat("TUTTI_STORE=file://", runtime_.path(), " TUTTI_EPOCH=", epoch,
+                                               " TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1");
+    ExpectRanks(RunByHand(2, variables, RankProgram()), "tutti", 2, 1);
+  }
+}
+
 TEST_F(BootstrapLauncherTest, RanksAskEachOtherWhichOfThemShareANode) {
   const std::string common = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(), " WORLD_SIZE=3 ");
   const Output output =
@@ -249,6 +279,15 @@ TEST_F(BootstrapLauncherTest, ConnectionsNeverTakeThePlaceOfStandardInputAndOutp
       EXPECT_THAT(output.text, HasSubstr(absl::StrCat(rank, "/dev/null and /dev/null>")));
     }
   }
+}
+
+TEST_F(BootstrapLauncherTest, RanksThatHaveGivenUpAndALateOneMeetInLaterCalls) {
+  const std::string variables =
+      absl::StrCat("TUTTI_STORE=file://", runtime_.path(), " TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1");
+  const Output output = RunByHand(2, variables, RankProgram("RankThatRepeats"));
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("<0 after 0>"));
+  EXPECT_THAT(output.text, HasSubstr("<1 after 2>"));
 }
 
 TEST_F(BootstrapLauncherTest, AThreadWaitsNoLongerThanItsTimeoutForAnother) {

@@ -47,7 +47,7 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
   // A program may destroy the group and make another one with the same store, where the keys of this one stay.
-  const std::string barriers = absl::StrCat("tutti/monitored_barrier/", number_, "/");
+  const std::string barriers = absl::StrCat("tutti/monitored_barrier/", request_.attempt, "/");
   const std::uint64_t number = monitored_barriers_++;
   const std::string round = absl::StrCat(barriers, number, "/");
   const std::string verdict_key = absl::StrCat(round, kVerdict);

@@ -27,7 +27,8 @@ std::string PlaceOf(const ProcessGroupTutti::Request& request) {
 
 }  // namespace
 
-c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& request) {
+c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& of_any_attempt) {
+  const Request request = OfNextAttempt(of_any_attempt, AttemptOfDefaultGroup(of_any_attempt));
   absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
   if (!joined.ok()) {
     nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
@@ -38,7 +39,6 @@ c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& r
 ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Communicator> communicator)
     : Backend(request.rank, request.size),
       store_(request.store),
-      number_(request.store->add(absl::StrCat("tutti/groups/", request.rank), 1)),
       request_(request),
       place_(std::make_shared<const std::string>(PlaceOf(request))),
       timeout_ms_(request.timeout.count()),
@@ -249,7 +249,8 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
     CheckRank("split", "ranks", rank);
     request.global_ranks.push_back(request_.global_ranks.empty() ? rank : request_.global_ranks[rank]);
   }
-  absl::StatusOr<std::unique_ptr<Communicator>> group = communicator()->Group(ranks, request.name);
+  request = OfNextAttempt(request, request_.attempt);
+  absl::StatusOr<std::unique_ptr<Communicator>> group = communicator()->Group(ranks, NameOfAttempt(request));
   if (!group.ok()) nn::ThrowIfError(group.status());
   return c10::make_intrusive<ProcessGroupTutti>(request, std::shared_ptr<Communicator>(*std::move(group)));
 }

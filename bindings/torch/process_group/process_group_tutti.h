@@ -44,9 +44,11 @@ class ProcessGroupTutti : public ::c10d::Backend {
     std::chrono::milliseconds timeout = kBackendDefaultTimeout;
     std::string name;
     std::vector<int> global_ranks = {};  // empty: the default group
+    std::string attempt = {};            // see OfNextAttempt in worlds.h
   };
-  static c10::intrusive_ptr<ProcessGroupTutti> Create(const Request& request);
-  // The group of the ranks of `communicator`, as `request` describes it.
+  // Makes the group that the request describes, as this rank's next attempt. Collective over the members.
+  static c10::intrusive_ptr<ProcessGroupTutti> Create(const Request& of_any_attempt);
+  // The group of the ranks of `communicator`, as `request`, that of an attempt, describes it.
   ProcessGroupTutti(const Request& request, std::shared_ptr<Communicator> communicator);
   ~ProcessGroupTutti() override;
 
@@ -172,9 +174,6 @@ class ProcessGroupTutti : public ::c10d::Backend {
   Calls::Prepared Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
 
   const c10::intrusive_ptr<::c10d::Store> store_;
-  // The number of this group among the groups that this rank has made with the store: equal on all ranks that have
-  // made all those groups together.
-  const std::int64_t number_;
   const Request request_;
   std::shared_ptr<const std::string> place_;  // what error texts say of the group
   const std::shared_ptr<CallHooks> hooks_ = std::make_shared<CallHooks>();

@@ -1,6 +1,8 @@
 #include "bindings/torch/process_group/worlds.h"
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "bindings/torch/process_group/torch_store.h"
 #include "tutti/bootstrap.h"
@@ -31,6 +34,7 @@ struct WorldKey {
 struct World {
   std::weak_ptr<Communicator> communicator;
   std::optional<int> gpu;
+  std::string attempt;
 };
 
 struct Worlds {
@@ -49,22 +53,21 @@ const ::c10d::Store* JobStore(const c10::intrusive_ptr<::c10d::Store>& store) {
   return prefixed == nullptr ? store.get() : prefixed->getUnderlyingNonPrefixStore().get();
 }
 
-// Sets `gpu`, where it is not null, to the one on which the world works.
-std::shared_ptr<Communicator> FindWorld(const WorldKey& key, std::optional<int>* gpu = nullptr) {
+// Sets `known`, where it is not null, to what is known of the world.
+std::shared_ptr<Communicator> FindWorld(const WorldKey& key, World* known = nullptr) {
   Worlds& worlds = AllWorlds();
   const std::lock_guard lock(worlds.mutex);
   const auto found = worlds.by_key.find(key);
   if (found == worlds.by_key.end()) return nullptr;
-  if (gpu != nullptr) *gpu = found->second.gpu;
+  if (known != nullptr) *known = found->second;
   return found->second.communicator.lock();
 }
 
-void RememberWorld(const WorldKey& key, const std::shared_ptr<Communicator>& world,
-                   std::optional<int> gpu = std::nullopt) {
+void RememberWorld(const WorldKey& key, World world) {
   Worlds& worlds = AllWorlds();
   const std::lock_guard lock(worlds.mutex);
   std::erase_if(worlds.by_key, [](const auto& entry) { return entry.second.communicator.expired(); });
-  worlds.by_key[key] = {.communicator = world, .gpu = gpu};
+  worlds.by_key[key] = std::move(world);
 }
 
 // The way to other nodes: the interface that is named for gloo, or else the one that leads to the host of torch's
@@ -92,7 +95,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::R
                                                       std::optional<int> gpu = std::nullopt) {
   const Bootstrap bootstrap = {
       .identity = {.rank = request.rank, .size = request.size, .job_id = request.name, .launcher = "torch"},
-      .store = MakeTorchStore(request.store),
+      .store = MakeTorchStore(
+          c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("attempt ", request.attempt), request.store)),
       .route = RouteOf(JobStore(request.store))};
   const CommunicatorOptions options = {.timeout = absl::Milliseconds(request.timeout.count()), .cuda_device = gpu};
   return Communicator::Create(bootstrap, options);
@@ -107,19 +111,38 @@ WorldKey KeyOf(const ProcessGroupTutti::Request& request, bool on_gpu) {
 
 }  // namespace
 
+std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request) {
+  World world;
+  if (request.global_ranks.empty() || FindWorld(KeyOf(request, /*on_gpu=*/false), &world) == nullptr) return "";
+  return world.attempt;
+}
+
+ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent) {
+  // A store may be used by groups of other members under the same name. This rank alone uses the key.
+  const std::size_t members = std::hash<std::string>()(absl::StrJoin(request.global_ranks, ","));
+  const std::string key = absl::StrCat("tutti/attempts/", parent, "/", request.size, "/", members, "/", request.rank);
+  const std::int64_t number = request.store->add(key, 1);
+  request.attempt = parent.empty() ? absl::StrCat(number) : absl::StrCat(parent, ".", number);
+  return request;
+}
+
+std::string NameOfAttempt(const ProcessGroupTutti::Request& request) {
+  return absl::StrCat(request.name, ", attempt ", request.attempt);
+}
+
 absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti::Request& request) {
   const bool is_default = request.global_ranks.empty();
   const WorldKey key = KeyOf(request, /*on_gpu=*/false);
   if (!is_default) {
     if (const std::shared_ptr<Communicator> world = FindWorld(key); world != nullptr) {
-      return world->Group(request.global_ranks, request.name);
+      return world->Group(request.global_ranks, NameOfAttempt(request));
     }
   }
   if (is_default) {
     if (absl::Status status = CheckLaunchers(request); !status.ok()) return status;
   }
   absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(request);
-  if (world.ok() && is_default) RememberWorld(key, *world);
+  if (world.ok() && is_default) RememberWorld(key, {.communicator = *world, .attempt = request.attempt});
   return world;
 }
 
@@ -128,19 +151,21 @@ absl::StatusOr<std::shared_ptr<Communicator>> JoinGroupOnGpu(const ProcessGroupT
   const bool is_default = request.global_ranks.empty();
   const WorldKey key = KeyOf(request, /*on_gpu=*/true);
   if (!is_default) {
-    std::optional<int> gpu_of_world;
-    if (const std::shared_ptr<Communicator> world = FindWorld(key, &gpu_of_world); world != nullptr) {
-      if (gpu_of_world != gpu) {
+    World known;
+    if (const std::shared_ptr<Communicator> world = FindWorld(key, &known); world != nullptr) {
+      if (known.gpu != gpu) {
         return absl::InvalidArgumentError(absl::StrCat("a tensor is on cuda:", gpu, ", and rank ", key.rank,
-                                                       " has joined the job with device_id=cuda:", *gpu_of_world));
+                                                       " has joined the job with device_id=cuda:", *known.gpu));
       }
-      return world->Group(request.global_ranks, request.name);
+      return world->Group(request.global_ranks, NameOfAttempt(request));
     }
   }
   ProcessGroupTutti::Request own = request;
   own.store = c10::make_intrusive<::c10d::PrefixStore>("gpu", request.store);
   absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(own, gpu);
-  if (world.ok() && is_default && shared) RememberWorld(key, *world, gpu);
+  if (world.ok() && is_default && shared) {
+    RememberWorld(key, {.communicator = *world, .gpu = gpu, .attempt = request.attempt});
+  }
   return world;
 }
 

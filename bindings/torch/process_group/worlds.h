@@ -3,12 +3,27 @@
 #define TUTTI_TORCH_PROCESS_GROUP_WORLDS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
 #include "tutti/communicator.h"
 
 namespace tutti::dist {
+
+// The attempt at which this rank has made the default group in which `request` describes a group; "" for the default
+// group itself, and where that does not run on Tutti.
+std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request);
+
+// Counts in the store how often this rank has begun to make this group inside `parent`, the attempt of the group to
+// which the members belong, and returns the request with that number as its `attempt`. An attempt has names and keys of
+// its own, so that what a failed attempt, or a destroyed group, has left in the store ends no later one. Where ranks
+// are at different attempts, the rank that is behind gets an error at once for each attempt that it has missed, and
+// then meets the others: see docs/decisions/0040.
+ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent);
+
+// The name of the group that `request` describes, which no other attempt of its ranks has.
+std::string NameOfAttempt(const ProcessGroupTutti::Request& request);
 
 // The communicator of the group that `request` describes. A group inside a default group that runs on Tutti shares the
 // engine, the arena and the connections of the default group; any other group connects its members anew. Collective
