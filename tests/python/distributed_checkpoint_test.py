@@ -28,9 +28,15 @@ def sgd(parameters):
 
 
 def qadam(parameters):
-    # One value per group is a tensor, as a scheduler that is compiled needs it.
     parameters = list(parameters)
     return tutti.torch.QAdam([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.02}], 0.01)
+
+
+def qadam_of_a_frozen_layer(parameters):
+    parameters = list(parameters)
+    for parameter in parameters[:2]:
+        parameter.requires_grad_(False)
+    return qadam(parameters)
 
 
 def saves(rank, strategy, optimizer, folder, options):
@@ -64,7 +70,7 @@ def loads(rank, strategy, optimizer, folder, options):
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("strategy, optimizer", [
     *((strategy, optimizer) for strategy in GRADIENTS + WEIGHTS for optimizer in (sgd, adam)),
-    ("qadam:warmup_steps=2", qadam)
+    *(("qadam:warmup_steps=2", optimizer) for optimizer in (qadam, qadam_of_a_frozen_layer)),
 ])
 def test_a_training_goes_on(tmp_path, strategy, optimizer, flat):
     options = states.StateDictOptions(flatten_optimizer_state_dict=flat)

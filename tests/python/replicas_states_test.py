@@ -382,8 +382,9 @@ def wrong_qadams(rank):
         tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam([other[0].weight]), "qadam")
     with pytest.raises(ValueError, match="beta"):
         tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam(other.parameters(), betas=(0.9, 2)), "qadam")
-    with pytest.raises(ValueError, match="has no 'qadam' in its state"):
-        optimizer.load_state_dict(torch.optim.Adam(module.parameters()).state_dict())
+    for wrong in (torch.optim.Adam(module.parameters()).state_dict(), {}, {"param_groups": []}):
+        with pytest.raises(ValueError, match="no parameter has 'qadam' in its state"):
+            optimizer.load_state_dict(wrong)
     model = tutti.torch.DistributedDataParallel(module, strategy="qadam:warmup_steps=1")
     with pytest.raises(ValueError, match="QAdam"):
         loss_of(model, rank).backward()

@@ -11,9 +11,11 @@ from tutti.torch import states
 _STATE = "qadam"
 
 
-def _first_of(state_dict: dict[str, Any]) -> Any:
-    """The key of the first parameter in the state of an optimizer."""
-    return next(key for group in state_dict["param_groups"] for key in group["params"])
+def _state_in(state_dict: dict[str, Any]) -> torch.Tensor | None:
+    """m and v of all parameters in what ``QAdam.state_dict()`` returned; None where there is no such state."""
+    # Which parameters are frozen may have changed since, so that every parameter is looked at.
+    found = [state[_STATE] for state in state_dict.get("state", {}).values() if _STATE in state]
+    return max(found, key=torch.numel, default=None)
 
 
 class QAdam(torch.optim.Optimizer):
@@ -74,19 +76,22 @@ class QAdam(torch.optim.Optimizer):
         self._mark_states()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all groups, and m and v of all parameters in that of the first; equal on all ranks."""
+        """The state of all groups; that of the first parameter not frozen has m and v of all. Equal on all ranks."""
         state = self._kept if self._living() is None else None
         if state is None:
             state = states.to_tensor(self._attached().save_qadam())
         saved = super().state_dict()
-        return {**saved, "state": {**saved["state"], _first_of(saved): {_STATE: state}}}
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        # torch.distributed.checkpoint loads no state of a parameter that is frozen.
+        place = next((i for i, parameter in enumerate(parameters) if parameter.requires_grad), 0)
+        return {**saved, "state": {**saved["state"], place: {_STATE: state}}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads what ``state_dict()`` returned, in a world of any size; before the model is wrapped, or after it."""
-        state = state_dict.get("state", {}).get(_first_of(state_dict), {}).get(_STATE)
+        state = _state_in(state_dict)
         if state is None:
-            raise ValueError(f"QAdam.load_state_dict: the first parameter has no {_STATE!r} in its state; was another "
-                             "optimizer saved?")
+            raise ValueError(f"QAdam.load_state_dict: no parameter has {_STATE!r} in its state; was another optimizer "
+                             "saved?")
         replicas = self._living()
         if replicas is None:
             self._kept = state
@@ -105,7 +110,7 @@ class QAdam(torch.optim.Optimizer):
         """Gives each parameter a state, so that code which looks there knows its key, and that there is one."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                self.state[parameter] = {_STATE: torch.empty(1, dtype=torch.uint8)}
+                self.state[parameter] = {_STATE: torch.zeros(1, dtype=torch.uint8)}
 
     def _living(self) -> Any:
         """What the wrapper of the model owns; None while there is no wrapper."""
