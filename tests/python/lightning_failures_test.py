@@ -43,7 +43,9 @@ def saves_on_exception(rank, strategy, saver, failing, folder):
 @pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "qadam", "ddp_sharded"])
 def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
     run_trainers(2, saves_on_exception, strategy, saver, failing, str(tmp_path))
-    for path in tmp_path.glob("*.ckpt"):
+    paths = sorted(tmp_path.glob("*.ckpt"))
+    assert paths and (tmp_path / "last.ckpt" in paths) == (saver == "save_last")
+    for path in paths:
         saved = torch.load(path, weights_only=False)
         assert saved["global_step"] == 2 and "tutti" not in saved
         assert ("optimizer_states" in saved) == (strategy != "ddp_sharded")
