@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "sync/agreement.h"
 #include "sync/loss_scale.h"
+#include "sync/state.h"
 #include "sync/weight_buckets.h"
 
 namespace tutti {
@@ -57,9 +58,19 @@ absl::Status WarmedUpExchange::BeginBackward() {
   return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
 }
 
-// The warm-up keeps weights equal, and an average of equal weights may have other bits.
+// The warm-up keeps weights equal, whose average may have other bits; weights that differ were written by somebody
+// else.
 absl::Status WarmedUpExchange::Flush() {
-  return exchanges_gradients() ? gradients_->Flush() : BackgroundExchange::Flush();
+  if (exchanges_gradients()) {
+    if (absl::Status flushed = gradients_->Flush(); !flushed.ok()) return flushed;
+    std::vector<StateMemory> weights;
+    for (const Parameter& parameter : context_.parameters) {
+      weights.push_back({parameter.weights, parameter.count * SizeOf(parameter.dtype), parameter.name});
+    }
+    absl::Status equal = CheckState(context_.communicator, *context_.memory, weights, Call(Purpose::kState));
+    if (!absl::IsDataLoss(equal)) return equal;
+  }
+  return BackgroundExchange::Flush();
 }
 
 absl::Status WarmedUpExchange::Restart() {

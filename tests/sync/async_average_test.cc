@@ -258,6 +258,21 @@ TEST(AsyncAverage, AFlushInTheWarmUpLeavesEqualWeightsAlone) {
   });
 }
 
+TEST(AsyncAverage, AFlushInTheWarmUpAveragesWeightsThatWereWritten) {
+  const Training training = RandomTraining("async:sync_interval_ms=1,warmup_steps=3", 2, 2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    ASSERT_EQ(replica.Step(training.gradients[0][world.rank()], kRate), absl::OkStatus());
+    replica.weights()[3] = static_cast<float>(2 * world.rank());  // a callback has its own noise on each rank
+    ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
+    EXPECT_EQ(replica.weights()[3], 1.0f);
+    ASSERT_EQ(replica.Step(training.gradients[1][world.rank()], kRate), absl::OkStatus());
+    Floats& weights = replica.weights();
+    EXPECT_EQ(
+        replica.synchronizer().CheckState({{weights.data(), static_cast<std::int64_t>(4 * weights.size()), "weights"}}),
+        absl::OkStatus());
+  });
+}
+
 TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
   for (const int size : {2, 4}) {
     const Training training = Walks(size);
