@@ -3,6 +3,7 @@
 import copy
 import io
 
+import numpy
 import pytest
 import torch
 import torch.distributed as dist
@@ -86,6 +87,41 @@ def resumes_on_rank_0(rank, name):
 def test_optimizers_become_those_of_rank_0(name):
     mine, others = run_ranks(2, resumes_on_rank_0, name)
     assert mine == others
+
+
+def has_options_of_its_own(rank):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), numpy.float64(0.1), momentum=0.5)
+    optimizer.param_groups[0]["scale_of"] = lambda step: step
+    group = optimizer.param_groups[0]
+    model.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    assert optimizer.param_groups[0] is group, "an optimizer that is equal on all ranks is left as it is"
+    train_steps(rank, model, optimizer, steps=1)
+    mine = group["scale_of"]
+    group["lr"] = numpy.float64(0.01 * (1 + rank))
+    model.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    assert optimizer.param_groups[0]["lr"] == 0.01 and optimizer.param_groups[0]["scale_of"] is mine
+    # A tensor keeps its place, where a CUDA graph reads it.
+    rate = torch.tensor(0.1 * (1 + rank))
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    model.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    assert optimizer.param_groups[0]["lr"] is rate and rate == torch.tensor(0.1)
+
+
+def test_optimizers_keep_options_that_ranks_cannot_send():
+    run_ranks(2, has_options_of_its_own)
+
+
+def has_another_optimizer_on_rank_1(rank):
+    model = net()
+    parameters = list(model.parameters())
+    groups = [{"params": parameters}] if rank == 0 else [{"params": parameters[:2]}, {"params": parameters[2:]}]
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        model.with_bagua([torch.optim.SGD(groups, 0.1)], ALGORITHMS["bytegrad"]())
+
+
+def test_an_optimizer_that_does_not_fit_is_an_error_on_all_ranks():
+    run_ranks(2, has_another_optimizer_on_rank_1)
 
 
 def is_a_module(rank):

@@ -2,7 +2,9 @@
 
 import collections
 import contextlib
+import hashlib
 import io
+import itertools
 import operator
 import sys
 import warnings
@@ -53,6 +55,20 @@ def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
         raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
                          "tutti.torch.DistributedDataParallel returned")
     return states.to_bytes(state)
+
+
+def _others_of(saved: dict[str, Any]) -> dict[str, Any]:
+    """What the class of an optimizer of the user's own has added to ``saved``, the ``state_dict()`` of the optimizer."""
+    return {key: value for key, value in saved.items() if key not in ("state", "param_groups")}
+
+
+def _common_part_of(saved: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks can have in common of ``saved``, which the ``state_dict()`` of an optimizer returned."""
+    return {
+        **states.common_part(_others_of(saved)),
+        "state": {key: states.common_part(one) for key, one in saved["state"].items()},
+        "param_groups": [states.common_part(group) for group in saved["param_groups"]],
+    }
 
 
 def _check_scaler(optimizer: torch.optim.Optimizer) -> None:
@@ -307,19 +323,52 @@ class DistributedDataParallel(torch.nn.Module):
     def broadcast_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gives all ranks the state of rank 0's optimizer, for a training that is resumed. Collective.
 
-        What the optimizer keeps of parameters that are ignored stays this rank's own.
+        What the optimizer keeps of parameters that are ignored stays this rank's own, and so does what ``torch.load``
+        does not read with ``weights_only=True``, such as a function. An optimizer that is equal on all ranks is left as
+        it is. An error of one rank is one on all ranks.
         """
+        error, common = None, b""
+        try:
+            saved = io.BytesIO()
+            torch.save(_common_part_of(optimizer.state_dict()), saved)
+            common = saved.getvalue()
+        except Exception as failed:
+            error = failed
+        self._agree_on_error(error, "broadcast_optimizer")
+        digest = hashlib.sha256(common).digest()
+        if not self._replicas.on_any_rank(self._replicas.broadcast_bytes(digest) != digest):
+            return
+        received = self._replicas.broadcast_bytes(common)
+        try:
+            # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
+            self._load_common_part(optimizer, torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
+        except Exception as failed:
+            error = failed
+        self._agree_on_error(error, "broadcast_optimizer")
+
+    @torch.no_grad()
+    def _load_common_part(self, optimizer: torch.optim.Optimizer, common: dict[str, Any]) -> None:
+        """Loads what ``_common_part_of`` returned on rank 0 for the state of its optimizer."""
         exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
         ignored = [parameter for parameter in self.module.parameters() if parameter not in exchanged]
         own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
-        saved = io.BytesIO()
-        torch.save(optimizer.state_dict(), saved)
-        received = self._replicas.broadcast_bytes(saved.getvalue())
-        # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
-        optimizer.load_state_dict(torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
+        mine, groups = optimizer.state_dict(), optimizer.param_groups
+        my_groups = itertools.chain(mine["param_groups"], itertools.repeat({}))
+        optimizer.load_state_dict({
+            **states.with_common_part(_others_of(mine), common),
+            "state": {key: states.with_common_part(mine["state"].get(key, {}), one)
+                      for key, one in common["state"].items()},
+            "param_groups": [states.with_common_part(group, one)
+                             for one, group in zip(common["param_groups"], my_groups)],
+        })
         for parameter in ignored:
             optimizer.state.pop(parameter, None)
         optimizer.state.update(own)
+        # A tensor of options, such as the rate of an optimizer in a CUDA graph, keeps its place.
+        for before, group in zip(groups, optimizer.param_groups):
+            for key, value in before.items():
+                if isinstance(value, torch.Tensor) and isinstance(group.get(key), torch.Tensor):
+                    group[key] = value.copy_(group[key])
 
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.

@@ -37,7 +37,8 @@ def with_bagua(
     Today: ``model = tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)``, and
     ``model.broadcast_optimizer(optimizer)``. Parameters and buffers become those of rank 0, except those that the module
     says to ignore; so do the states and options of optimizers, which a script may have loaded on rank 0 alone.
-    ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. A second call replaces the algorithm of the first. Errors are those of DistributedDataParallel.
+    ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. A second call
+    replaces the algorithm of the first. Errors are those of DistributedDataParallel.
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
