@@ -79,6 +79,19 @@ def test_the_weights_alone_are_saved_after_an_exchange_that_failed(strategy):
     run_ranks(2, saves_after_a_failure, strategy)
 
 
+def saves_after_calls_that_do_not_match(rank):
+    model, _ = wrap("bytegrad:error_feedback=true")
+    with pytest.raises((ValueError, RuntimeError), match="rank"):
+        model.check_replicas() if rank == 0 else loss_of(model, rank).backward()
+    if rank == 1:  # which was in an exchange
+        with pytest.warns(UserWarning, match="cannot be saved: .*weights alone"):
+            assert model.state_dict()["_extra_state"] is None
+
+
+def test_the_weights_alone_are_saved_after_calls_that_do_not_match():
+    run_ranks(2, saves_after_calls_that_do_not_match)
+
+
 def saves(rank, strategy):
     model, optimizer = wrap(strategy)
     train(model, optimizer, rank, 4)

@@ -43,13 +43,14 @@ class ErrorPlace {
     nn::ThrowIfError(absl::Status(status.code(), absl::StrCat(status.message(), " (met by rank ", rank(), " in step ",
                                                               synchronizer_.step(), ")")));
   }
-  // Returns `state`, what SaveState of the synchronizer or its optimizer has returned; throws where that is empty,
-  // because nobody could load it.
+  // Returns `state`, what SaveState of the synchronizer or its optimizer has returned; throws c10::DistBackendError
+  // where that is empty, because nobody could load it.
   std::string SavedOrThrow(std::string state) const {
     if (!state.empty()) return state;
     absl::Status cause = communicator_.status();
     if (cause.ok()) cause = absl::InternalError("the last exchange failed, or its memory cannot be read");
-    ThrowIfError(absl::Status(cause.code(), absl::StrCat("the state cannot be saved: ", cause.message())));
+    // The code of the cause may be that of a misuse, which was another call's.
+    ThrowIfError(absl::AbortedError(absl::StrCat("the state cannot be saved: ", cause.ToString())));
     return state;
   }
 
