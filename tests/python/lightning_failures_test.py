@@ -51,6 +51,21 @@ def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
         assert ("optimizer_states" in saved) == (strategy != "ddp_sharded")
 
 
+def ends_without_its_state(rank):
+    def state_of(exchange):  # the exchange for the next step has failed, which nobody will make
+        raise dist.DistBackendError("the state cannot be saved: enough")
+
+    tutti.lightning._states.state_of = state_of
+    fitted = trainer("decentralized", max_epochs=1)
+    with pytest.warns(UserWarning, match="the state cannot be saved: enough.*have no state of the strategy"):
+        fitted.fit(Model(), loader())
+    assert fitted.strategy._signals is None, "the rest of the teardown has come"
+
+
+def test_a_state_that_cannot_be_read_at_the_end_of_a_fit_is_a_warning():
+    run_trainers(2, ends_without_its_state)
+
+
 def goes_on_after_an_exception_of_all(rank, strategy):
     model = Fails()
     model.failing = (0, 1)

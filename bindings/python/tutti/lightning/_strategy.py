@@ -1,6 +1,7 @@
 """Training by a strategy of Tutti inside Lightning's Trainer: what Tutti adds to Lightning's own DDPStrategy."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Literal
@@ -227,7 +228,10 @@ class TuttiStrategy(Remade):
 
     def teardown(self) -> None:
         if not self._is_alone:
-            self._last_state = self._state()
+            try:
+                self._last_state = self._state()
+            except RuntimeError as error:  # the exchange for the next step, for one, which peers have given up
+                warnings.warn(f"{error}: checkpoints made from here on have no state of the strategy", stacklevel=2)
         if self._wrapper is not None:
             self._wrapper._leave_optimizers()
             self.model = self.lightning_module
