@@ -89,6 +89,32 @@ def looks_alone(rank, strategy):
     model.check_replicas()
 
 
+class Wraps(torch.optim.SGD):
+    """An optimizer that lets another one make the steps."""
+
+    inner = None
+
+    def step(self, closure=None):
+        self.inner.step(closure)
+
+
+def looks_through_a_wrapper(rank):
+    model, optimizer = wrap(WEIGHTS[0], sgd)
+    wrapper = Wraps(model.module.parameters(), 0.1)
+    wrapper.inner = optimizer
+    if rank == 0:
+        states.get_optimizer_state_dict(model, wrapper)
+    assert model.step == 0 and not model.weights_were_written()
+    with torch.no_grad():
+        model.module[0].weight.add_(1)
+    states.get_optimizer_state_dict(model, wrapper)
+    assert model.weights_were_written(), "a look makes no written weights right"
+
+
+def test_a_rank_may_look_at_the_state_of_an_optimizer_around_another():
+    run_ranks(2, looks_through_a_wrapper)
+
+
 @pytest.mark.parametrize("strategy", GRADIENTS + WEIGHTS)
 def test_a_rank_may_look_at_the_state_of_an_optimizer_alone(strategy):
     run_ranks(2, looks_alone, strategy)

@@ -221,13 +221,17 @@ class DistributedDataParallel(torch.nn.Module):
         checks_scaler = self._replicas.exchanges_weights or isinstance(optimizer, QAdam) or any(
             name in self._ignored for name, _ in self.module.named_parameters())
 
+        were_written = False  # weights, before the step that makes a state
+
         def before(known: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> tuple[tuple, dict] | None:
             model = this()
             if model is not None and checks_scaler:
                 _check_scaler(known)
             if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return None
-            if optimizer_steps.only_makes_state(known):
+            if optimizer_steps.only_makes_state():
+                nonlocal were_written
+                were_written = model.weights_were_written()
                 return None
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
             if closure is None or not _calls_closure_first(known):
@@ -245,8 +249,9 @@ class DistributedDataParallel(torch.nn.Module):
             model = this()
             if model is None or model._steps_together or optimizer_steps.is_inside_another_step(known):
                 return
-            if optimizer_steps.only_makes_state(known):
-                model._replicas.cancel_update()  # the weights were written, and are what they were
+            if optimizer_steps.only_makes_state():
+                if not were_written:
+                    model._replicas.cancel_update()  # the weights were written, and are what they were
                 return
             model._end_update()
 

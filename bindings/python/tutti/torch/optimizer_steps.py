@@ -22,7 +22,7 @@ def is_inside_another_step(optimizer: torch.optim.Optimizer) -> bool:
     return steps == 2
 
 
-def only_makes_state(optimizer: torch.optim.Optimizer) -> bool:
+def only_makes_state() -> bool:
     """For hooks of a step: whether the step is none of the training, and changes no weight.
 
     torch.distributed.checkpoint makes such a step, with a learning rate and gradients of zero, where an optimizer has no
@@ -32,8 +32,6 @@ def only_makes_state(optimizer: torch.optim.Optimizer) -> bool:
     if maker is None:
         return False
     frame = sys._getframe(1)
-    for _ in range(8):
-        if frame is None or frame.f_code is maker.__code__:
-            break
+    while frame is not None and frame.f_code is not maker.__code__:
         frame = frame.f_back
-    return frame is not None and frame.f_code is maker.__code__ and frame.f_locals.get("optim") is optimizer
+    return frame is not None
