@@ -167,8 +167,9 @@ HWY_NOINLINE void ReduceAll(const Operands& operands, bool streaming) {
   const Divisor<typename Format::Lane> divisor(operands.divisor);
   const std::size_t count = operands.count;
   std::size_t i = 0;
-  if (streaming) {
-    const std::size_t head = HeadUntilAligned<Element>(operands, hn::Lanes(d) * sizeof(Element));
+  const std::size_t bytes = hn::Lanes(d) * sizeof(Element);
+  if (streaming && bytes >= kLeastStreamed) {
+    const std::size_t head = HeadUntilAligned<Element>(operands, bytes);
     if (head < count) {
       i = ReduceSingles<Format, Op>(one, operands, divisor, 0, head);
       i = ReduceTilesOf<Format, Op, true>(d, operands, divisor, i, count);
