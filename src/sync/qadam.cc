@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "base/floating_mode.h"
 #include "kernels/adam.h"
 #include "sync/agreement.h"
 #include "sync/bucket_memory.h"
@@ -259,6 +260,7 @@ double QAdam::VarianceCorrection(std::size_t i) const {
 }
 
 absl::StatusOr<double> QAdam::VarianceNorm() const {
+  const DefaultFloatingMode mode;  // all ranks compute the same bits
   std::vector<float> copy;
   const absl::StatusOr<absl::Span<float>> v = OnHost(v_, copy);
   if (!v.ok()) return v.status();
@@ -287,6 +289,7 @@ absl::StatusOr<bool> QAdam::VarianceSettled() {
 }
 
 absl::Status QAdam::Freeze() {
+  const DefaultFloatingMode mode;
   const absl::StatusOr<double> norm = VarianceNorm();
   if (!norm.ok() || *norm == 0) return norm.status();
   const double mean_of_all = *norm / static_cast<double>(elements_);

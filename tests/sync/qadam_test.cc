@@ -8,6 +8,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "kernels/float16.h"
 #include "tests/harness/sweeps.h"
@@ -73,6 +79,26 @@ TEST_P(QAdamInWorldOf, EqualsTheReferenceBitForBit) {
       }
     });
   }
+}
+
+// The thread of rank 0 takes subnormal numbers for zero, as after torch.set_flush_denormal(True).
+TEST(QAdam, FreezesAlikeInEveryFloatingMode) {
+#if defined(__x86_64__)
+  const auto tiny_for_c = [](Rank rank, int step, int parameter, std::int64_t k) {
+    return parameter == 2 ? 1e-19f : SomeGradient(rank, step, parameter, k);
+  };
+  std::vector<std::string> states(2);
+  RunWorld(2, [&](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    if (world.rank() == 0) _mm_setcsr(_mm_getcsr() | 0x8040);
+    for (int step = 1; step <= kWarmUp; ++step) ASSERT_EQ(trainer.Step(step, tiny_for_c), absl::OkStatus());
+    ASSERT_TRUE(trainer.qadam->frozen());
+    states[world.rank()] = trainer.qadam->SaveState();
+  });
+  EXPECT_TRUE(states[0] == states[1]);
+#else
+  GTEST_SKIP() << "the mode of this processor is set in another way";
+#endif
 }
 
 TEST_P(QAdamInWorldOf, AccumulatesSmallBatchesThroughTheSwitch) {
