@@ -206,6 +206,8 @@ absl::Status GradientExchange::SetLossScale(double scale) {
   if (in_step_) {
     mistake = absl::FailedPreconditionError(
         "the loss scale may only change between steps: call SetLossScale before BeginBackward");
+    // An agreement would meet a bucket of a peer whose buckets have not left yet.
+    if (has_launched()) return mistake;
   }
   absl::Status agreed = AgreeOnLossScale(context_.communicator, scale, mistake, Call(Purpose::kLossScale));
   if (!agreed.ok()) return agreed;

@@ -191,6 +191,20 @@ TEST(LossScale, AChangeWithinTheStepOfOneRankIsToldToAll) {
   });
 }
 
+// An agreement would meet the gradients of the peer, and end the communicator.
+TEST(LossScale, AChangeWhileGradientsTravelIsRefusedAtOnce) {
+  RunReplicas(TrainingOf("bytegrad:error_feedback=true", {2}), [&](Communicator& world, Replica& replica) {
+    Synchronizer& synchronizer = replica.synchronizer();
+    ASSERT_EQ(synchronizer.BeginBackward(), absl::OkStatus());
+    for (int i = 0; i < static_cast<int>(synchronizer.parameters().size()); ++i) synchronizer.MarkReady(i);
+    if (world.rank() == 0) {
+      EXPECT_EQ(synchronizer.SetLossScale(2).code(), absl::StatusCode::kFailedPrecondition);
+    }
+    ASSERT_EQ(synchronizer.FinishBackward(), absl::OkStatus());
+    EXPECT_EQ(synchronizer.SetLossScale(2), absl::OkStatus());
+  });
+}
+
 TEST(LossScale, OfMomentumIsOne) {
   RunReplicas(TrainingOf("qadam:warmup_steps=1,error_feedback=true", {2}),
               [&](Communicator& /*world*/, Replica& replica) {
