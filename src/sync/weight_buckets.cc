@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "sync/agreement.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 
@@ -113,10 +114,19 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const Caller& ca
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
     Gather(b, sums->data());
-    Work average =
-        communicator.AllReduce(sums->data(), sums->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
+    const auto add = [&] {
+      return communicator.AllReduce(sums->data(), sums->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
+    };
+    Work average = add();
     const std::int64_t begin_ns = MonotonicNanos();
-    if (absl::Status status = average.Wait(); !status.ok()) return status;
+    absl::Status status = average.Wait();
+    // A schedule that the user has named for all_reduce cannot serve the bucket on any rank.
+    if (absl::IsUnimplemented(status) && communicator.status().ok()) {
+      driven.schedule = &kSelectorsChoice;
+      average = add();
+      status = average.Wait();
+    }
+    if (!status.ok()) return status;
     const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);
     statistics.exposed += waited;
     statistics.communication += waited;

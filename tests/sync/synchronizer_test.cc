@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/training.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -457,6 +458,23 @@ TEST(Synchronizer, WorksWhateverSchedulesAreNamed) {
       EXPECT_EQ(weight, 0);
     });
   }
+  std::vector<std::string> states(3);
+  const Training training = RandomTraining("low_precision_decentralized", 3, 1);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    states[world.rank()] = replica.synchronizer().SaveState();
+  });
+  RunWorld(2, on_host, [&](Communicator& world) {
+    const std::unique_ptr<Replica> replica =
+        Replica::Make(world, training.model, training.strategy,
+                      Floats(training.initial.size(), static_cast<float>(2 * world.rank())));
+    ASSERT_NE(replica, nullptr);
+    EXPECT_EQ(replica->synchronizer().LoadState(states), absl::OkStatus());
+    EXPECT_EQ(replica->weights()[0], 1) << "the average, as of Flush";
+    replica->weights()[0] = static_cast<float>(world.rank());
+    EXPECT_EQ(replica->synchronizer().Restart(), absl::OkStatus());
+    EXPECT_EQ(replica->synchronizer().Flush(), absl::OkStatus());
+    EXPECT_EQ(replica->weights()[0], 0.5f);
+  });
 }
 
 TEST(Synchronizer, ChecksEachOfTheRangesThatHaveOneName) {
