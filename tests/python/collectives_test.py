@@ -253,6 +253,10 @@ def sparse(rank):
     expected[0] = size
     expected[1:size + 1] = 1
     assert torch.equal(mine.to_dense(), expected)
+    for dtype, large in ((torch.bfloat16, 256), (torch.float16, 2048)):  # where adding 1 alone is rounded away
+        mine = torch.sparse_coo_tensor([[0]], torch.tensor([large if rank == 0 else 1], dtype=dtype), (1,))
+        dist.all_reduce(mine)
+        assert mine.dtype == dtype and mine.to_dense() == torch.tensor(large + size - 1).to(dtype), dtype
 
 
 def objects(rank):

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "bindings/torch/process_group/process_group_tutti.h"
@@ -62,10 +63,13 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors& tensors,
   Tensors my_values = {mine.values().contiguous()};
   allgather(all_values, my_values, gathering)->wait();
 
-  const at::Tensor sum =
-      at::sparse_coo_tensor(at::cat(indices, 0).t().contiguous(), at::cat(values, 0), mine.sizes(), mine.options())
-          .coalesce();
-  tensors[0].copy_(sum);
+  // The sums of 16-bit values are rounded once, as those of dense tensors are.
+  const at::ScalarType type = mine.scalar_type();
+  const at::ScalarType wide = at::toOpMathType(type);
+  const at::Tensor sum = at::sparse_coo_tensor(at::cat(indices, 0).t().contiguous(), at::cat(values, 0).to(wide),
+                                               mine.sizes(), mine.options().dtype(wide))
+                             .coalesce();
+  tensors[0].copy_(sum.to(type));
   return Launched({.outputs = tensors}, ::c10d::OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce_sparse");
 }
 
