@@ -13,6 +13,7 @@ import weakref
 import pytest
 import torch
 import torch.distributed as dist
+from torch.utils import checkpoint
 
 import tutti.torch
 from ranks import run_ranks
@@ -58,6 +59,50 @@ def train(model, optimizer, rank, steps=3, first=0):
         optimizer.zero_grad()
         loss_of(model, rank, step).backward()
         optimizer.step()
+
+
+def names_schedules(rank):
+    os.environ["TUTTI_SCHEDULE"] = "all_reduce=hierarchical,broadcast=hierarchical"  # which need several nodes
+    return {}
+
+
+def trains_with_named_schedules(rank, buffers):
+    module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.BatchNorm1d(3))
+    model, optimizer = wrap("decentralized", module, buffers=buffers)
+    train(model, optimizer, rank)
+    model.flush()
+    model.check_replicas()
+
+
+@pytest.mark.parametrize("buffers", ["broadcast", "average"])
+def test_a_training_works_whatever_schedules_are_named(buffers):
+    run_ranks(2, trains_with_named_schedules, buffers, prepare=names_schedules)
+
+
+class HasNothingOutside(torch.nn.Module):
+    """The only parameter outside of a checkpointed segment has no elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = net()
+        self.empty = torch.nn.Parameter(torch.zeros(0))
+
+    def forward(self, inputs):
+        nothing = self.empty.sum()  # its backward comes after that of the segment
+        return checkpoint.checkpoint(self.layers, inputs.requires_grad_(), use_reentrant=True) + nothing
+
+
+def trains_with_nothing_outside(rank, strategy):
+    model, optimizer = wrap(strategy, HasNothingOutside())
+    other, other_optimizer = wrap(strategy)
+    train(model, optimizer, rank)
+    train(other, other_optimizer, rank)
+    assert model.step == 3 and torch.equal(weights_of(model), weights_of(other))
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "gradient_allreduce:average=false"])
+def test_a_parameter_without_elements_begins_no_backward(strategy):
+    run_ranks(2, trains_with_nothing_outside, strategy)
 
 
 def accumulates(rank, strategy):

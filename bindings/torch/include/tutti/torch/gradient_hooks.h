@@ -179,6 +179,8 @@ inline bool GradientHooks::Hooks(const torch::Tensor& parameter) {
 // Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor. Where
 // autograd's gradient was undefined (`has_come` is false), p.grad() is what it was before.
 inline void GradientHooks::OnGradient(int i, bool has_come) {
+  // FinishBackward waits for no parameter without elements, so that its gradient may come when backward has ended.
+  if (trained_[i].parameter.numel() == 0) return;
   scope_.Enter();
   if (!trained_[i].gradient.defined()) return;  // only weights are exchanged
   if (!has_come && !trained_[i].parameter.grad().defined()) {
@@ -230,6 +232,7 @@ inline void GradientHooks::MoveIntoBucket(int i) {
 inline void GradientHooks::BeforeGradient(int i) {
   FollowAccumulator(i);
   if (!sums_ && !momentum_) return;
+  if (trained_[i].parameter.numel() == 0) return;
   if (sums_) scope_.Enter();  // the synchronizer must know of the backward before anything is added
   CountOnce(i);
 }

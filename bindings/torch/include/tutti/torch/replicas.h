@@ -371,7 +371,7 @@ inline void Replicas::SynchronizeBuffers() {
   absl::Status status;
   if (!changed.empty()) status = synchronizer_->Agree(buffers_in_words_, buffers_fit_);
   if (status.ok()) {
-    const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
+    const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
     status = nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_);
   }
   // Where the other ranks have changed no buffer, they make another call than this rank.

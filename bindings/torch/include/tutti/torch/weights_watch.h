@@ -48,9 +48,10 @@ class WeightsWatch {
     });
   }
 
-  // Called before each backward. A parameter on a GPU that was written since Remember, before the
-  // last backward and again before this one, or kNone. An optimizer does so that the strategy does not know, also one
-  // that writes a weight more than once in a step, as AdamW does; an evaluation with averaged weights does not.
+  // Called before each backward. A parameter on a GPU that was written since Remember, before the last backward and
+  // again before this one, or kNone. An optimizer does so that the strategy does not know, also one that writes a
+  // weight more than once in a step, as AdamW does; so do evaluations with averaged weights before two backwards in a
+  // row.
   int FindWrittenAgain() {
     const int found = Find([](const torch::Tensor& parameter, const Seen& seen) {
       return !parameter.is_cpu() && seen.writes_before_backward > seen.writes &&
