@@ -52,19 +52,17 @@ std::string NameOf(const std::string& folder) {
   return absl::StrCat(status.st_dev, ".", status.st_ino);
 }
 
-// Takes the limits of the group `path` below `mount`, and of the groups around it. A container sees its own group as
-// `mount` itself, though the kernel may name it by its path on the host: folders that are missing have no limit.
+// Appends the limits of the group `path` below `mount`, and then those of the groups around it. A container sees its
+// own group as `mount` itself, though the kernel may name it by its path on the host: folders that are missing have no
+// limit.
 void TakeLimits(const std::string& mount, std::string path, Limit (*limit_of)(const std::string& folder),
-                std::optional<ProcessorQuota>& strictest) {
-  // ".." leads to a group outside of what this container sees.
-  if (!absl::StartsWith(path, "/") || absl::StrContains(path, "..")) path.clear();
+                std::vector<ProcessorQuota>& limits) {
+  // "/" is the mount itself; ".." leads to a group outside of what this container sees.
+  if (path == "/" || !absl::StartsWith(path, "/") || absl::StrContains(absl::StrCat(path, "/"), "/../")) path.clear();
   while (true) {
     const std::string folder = mount + path;
     const Limit limit = limit_of(folder);
-    if (limit.quota > 0 && limit.period > 0) {
-      const int processors = ProcessorsOf(limit);
-      if (!strictest.has_value() || processors <= strictest->processors) strictest = {processors, NameOf(folder)};
-    }
+    if (limit.quota > 0 && limit.period > 0) limits.push_back({ProcessorsOf(limit), NameOf(folder)});
     if (path.empty()) return;
     path.erase(path.rfind('/'));
   }
@@ -72,8 +70,8 @@ void TakeLimits(const std::string& mount, std::string path, Limit (*limit_of)(co
 
 }  // namespace
 
-std::optional<ProcessorQuota> QuotaOfProcess(const std::string& root) {
-  std::optional<ProcessorQuota> strictest;
+std::vector<ProcessorQuota> QuotasOfProcess(const std::string& root) {
+  std::vector<ProcessorQuota> limits;
   const std::string mounts = absl::StrCat(root, "/sys/fs/cgroup");
   std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
   for (std::string line; std::getline(groups, line);) {
@@ -81,12 +79,13 @@ std::optional<ProcessorQuota> QuotaOfProcess(const std::string& root) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     if (fields[1].empty()) {
-      for (const char* mount : {"", "/unified"}) TakeLimits(mounts + mount, fields[2], UnifiedLimit, strictest);
+      for (const char* mount : {"", "/unified"}) TakeLimits(mounts + mount, fields[2], UnifiedLimit, limits);
     } else if (absl::c_linear_search(absl::StrSplit(fields[1], ','), "cpu")) {
-      TakeLimits(absl::StrCat(mounts, "/cpu"), fields[2], ControllerLimit, strictest);
+      TakeLimits(absl::StrCat(mounts, "/cpu"), fields[2], ControllerLimit, limits);
     }
   }
-  return strictest;
+  std::reverse(limits.begin(), limits.end());
+  return limits;
 }
 
 int UsableProcessors(const std::string& root) {
@@ -94,9 +93,9 @@ int UsableProcessors(const std::string& root) {
   CPU_ZERO(&allowed);
   // The call fails where the machine has more processors than the set has room for.
   const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
-  const int processors = known ? CPU_COUNT(&allowed) : static_cast<int>(std::thread::hardware_concurrency());
-  const std::optional<ProcessorQuota> quota = QuotaOfProcess(root);
-  return std::max(1, quota.has_value() ? std::min(processors, quota->processors) : processors);
+  int processors = known ? CPU_COUNT(&allowed) : static_cast<int>(std::thread::hardware_concurrency());
+  for (const ProcessorQuota& quota : QuotasOfProcess(root)) processors = std::min(processors, quota.processors);
+  return std::max(1, processors);
 }
 
 }  // namespace tutti

@@ -3,8 +3,8 @@
 #ifndef TUTTI_BASE_USABLE_PROCESSORS_H_
 #define TUTTI_BASE_USABLE_PROCESSORS_H_
 
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -14,13 +14,12 @@ struct ProcessorQuota {
   std::string group;   // equal for processes of one group, and different for those of different groups of a machine
 };
 
-// The strictest limit of the groups that this process is in, of equal ones that of the outermost group, which has most
-// processes; nullopt where none has a limit, or none is seen. `root` is the folder that has proc/ and sys/: tests make
-// their own.
-std::optional<ProcessorQuota> QuotaOfProcess(const std::string& root = "/");
+// The limits of the groups that this process is in, from the outermost to its own; those that are not seen are missing.
+// `root` is the folder that has proc/ and sys/: tests make their own.
+std::vector<ProcessorQuota> QuotasOfProcess(const std::string& root = "/");
 
-// The number of processors that the calling thread may run on, or fewer where QuotaOfProcess(root) is worth fewer.
-// Threads that spin on more of them than this stop each other. At least 1.
+// The number of processors that the calling thread may run on, or fewer where one of QuotasOfProcess(root) is worth
+// fewer. Threads that spin on more of them than this stop each other. At least 1.
 int UsableProcessors(const std::string& root = "/");
 
 }  // namespace tutti

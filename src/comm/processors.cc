@@ -8,14 +8,13 @@
 #include <cstdint>
 #include <map>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace tutti {
 namespace {
@@ -34,42 +33,41 @@ std::string AllowedSet() {
   return absl::BytesToHexString(bytes);
 }
 
-// The quotas of the groups that ranks are in.
-class Quotas {
- public:
-  // `text` is "processors group", or "" for a rank without a quota. False when it is no such text.
-  bool Add(absl::string_view text) {
-    all_have_one_ = all_have_one_ && !text.empty();
-    if (text.empty()) return true;
-    const std::pair<absl::string_view, absl::string_view> said = absl::StrSplit(text, absl::MaxSplits(' ', 1));
-    return !said.second.empty() && absl::SimpleAtoi(said.first, &of_groups_[std::string(said.second)]);
-  }
+// The quotas of one rank, from that of the outermost group on.
+using Quotas = std::vector<ProcessorQuota>;
 
-  // `processors`, or what the quotas together are worth, if that is less.
-  int Limit(int processors) const {
-    std::int64_t sum = 0;
-    for (const auto& [group, quota] : of_groups_) sum += quota;
-    return all_have_one_ ? static_cast<int>(std::min<std::int64_t>(processors, sum)) : processors;
+// What the quotas of `ranks` are together worth, from the `depth`-th of each on; `most` where a rank has no such quota.
+std::int64_t WorthOf(const std::vector<Quotas>& ranks, std::size_t depth, std::int64_t most) {
+  std::map<std::string, std::vector<Quotas>> groups;
+  for (const Quotas& rank : ranks) {
+    if (depth == rank.size()) return most;
+    groups[rank[depth].group].push_back(rank);
   }
-
- private:
-  std::map<std::string, int> of_groups_;
-  bool all_have_one_ = true;
-};
+  std::int64_t sum = 0;
+  for (const auto& [group, inside] : groups) sum += WorthOf(inside, depth + 1, inside[0][depth].processors);
+  return std::min(sum, most);
+}
 
 }  // namespace
 
-std::string AllowedProcessors(const std::optional<ProcessorQuota>& quota) {
-  return quota.has_value() ? absl::StrCat(AllowedSet(), " ", quota->processors, " ", quota->group) : AllowedSet();
+std::string AllowedProcessors(const std::vector<ProcessorQuota>& quotas) {
+  std::string text = AllowedSet();
+  for (const ProcessorQuota& quota : quotas) absl::StrAppend(&text, " ", quota.processors, " ", quota.group);
+  return text;
 }
 
 int CountProcessors(absl::Span<const std::string> allowed) {
   std::string any;
-  Quotas quotas;
+  std::vector<Quotas> of_ranks;
   for (const std::string& said : allowed) {
-    const std::pair<std::string, std::string> parts = absl::StrSplit(said, absl::MaxSplits(' ', 1));
-    const std::string& text = parts.first;
-    if (!quotas.Add(parts.second)) return 0;
+    const std::vector<std::string> parts = absl::StrSplit(said, ' ');
+    const std::string& text = parts[0];
+    Quotas& quotas = of_ranks.emplace_back();
+    if (parts.size() % 2 == 0) return 0;
+    for (std::size_t i = 1; i < parts.size(); i += 2) {
+      ProcessorQuota& quota = quotas.emplace_back(ProcessorQuota{0, parts[i + 1]});
+      if (quota.group.empty() || !absl::SimpleAtoi(parts[i], &quota.processors)) return 0;
+    }
     if (text.empty() || text.size() % 2 != 0 || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit)) return 0;
     const std::string bytes = absl::HexStringToBytes(text);
     any.resize(std::max(any.size(), bytes.size()));
@@ -77,7 +75,7 @@ int CountProcessors(absl::Span<const std::string> allowed) {
   }
   int count = 0;
   for (const char byte : any) count += std::popcount(static_cast<std::uint8_t>(byte));
-  return quotas.Limit(count);
+  return static_cast<int>(WorthOf(of_ranks, 0, count));
 }
 
 }  // namespace tutti

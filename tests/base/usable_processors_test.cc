@@ -6,11 +6,16 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tutti {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Not;
 
 // A machine's folders with the files that a test names.
 class Machine {
@@ -29,10 +34,17 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
 
   std::string root() const { return root_.string(); }
-  // The processors that the quota is worth; 0: there is none.
+  // The processors that the quotas are worth, from that of the outermost group on.
+  std::vector<int> Quotas() const {
+    std::vector<int> processors;
+    for (const ProcessorQuota& quota : QuotasOfProcess(root())) processors.push_back(quota.processors);
+    return processors;
+  }
+  // The processors that the only quota is worth; 0: there is none.
   int Quota() const {
-    const std::optional<ProcessorQuota> quota = QuotaOfProcess(root());
-    return quota.has_value() ? quota->processors : 0;
+    const std::vector<int> quotas = Quotas();
+    EXPECT_LE(quotas.size(), 1U);
+    return quotas.empty() ? 0 : quotas[0];
   }
 
  private:
@@ -50,26 +62,31 @@ TEST(UsableProcessorsTest, AQuotaIsRoundedUpToWholeProcessors) {
   }
 }
 
-TEST(UsableProcessorsTest, TheStrictestOfAllGroupsAroundThisOneCounts) {
+TEST(UsableProcessorsTest, TheLimitsOfAllGroupsAroundThisOneCount) {
   const std::string ancestor = kMount + "a/cpu.max", own = kMount + "a/b/cpu.max";
-  EXPECT_EQ(Machine({{kGroup, "0::/a/b\n"}, {ancestor, "200000 100000"}, {own, "800000 100000"}}).Quota(), 2);
-  EXPECT_EQ(Machine({{kGroup, "0::/a/b\n"}, {ancestor, "800000 100000"}, {own, "200000 100000"}}).Quota(), 2);
-  EXPECT_EQ(Machine({{kGroup, "0::/a/b\n"}, {ancestor, "200000 100000"}, {own, "max 100000"}}).Quota(), 2);
+  const auto in = [&](const std::string& of_ancestor, const std::string& of_own) {
+    return Machine({{kGroup, "0::/a/b\n"}, {ancestor, of_ancestor + " 100000"}, {own, of_own + " 100000"}}).Quotas();
+  };
+  EXPECT_THAT(in("200000", "800000"), ElementsAre(2, 8));
+  EXPECT_THAT(in("800000", "200000"), ElementsAre(8, 2));
+  EXPECT_THAT(in("200000", "max"), ElementsAre(2));
 }
 
 // Processes that share a limit are told from those that have one each.
-TEST(UsableProcessorsTest, TheOutermostOfEqualLimitsIsNamed) {
-  const Machine equal({{kMount + "a/cpu.max", "200000 100000"},
-                       {kMount + "a/b/cpu.max", "200000 100000"},
-                       {kMount + "a/c/cpu.max", "100000 100000"},
-                       {kGroup, ""}});
-  const auto group_in = [&](const std::string& path) {
-    std::ofstream(equal.root() + "/" + kGroup) << "0::" << path << "\n";
-    return QuotaOfProcess(equal.root())->group;
+TEST(UsableProcessorsTest, GroupsHaveNames) {
+  const Machine machine({{kMount + "a/cpu.max", "200000 100000"},
+                         {kMount + "a/b/cpu.max", "200000 100000"},
+                         {kMount + "a/c..d/cpu.max", "100000 100000"},
+                         {kGroup, ""}});
+  const auto groups_in = [&](const std::string& path) {
+    std::ofstream(machine.root() + "/" + kGroup) << "0::" << path << "\n";
+    std::vector<std::string> groups;
+    for (const ProcessorQuota& quota : QuotasOfProcess(machine.root())) groups.push_back(quota.group);
+    return groups;
   };
-  const std::string outer = group_in("/a");
-  EXPECT_EQ(group_in("/a/b"), outer);
-  EXPECT_NE(group_in("/a/c"), outer);
+  const std::vector<std::string> one = groups_in("/a/b"), other = groups_in("/a/c..d");
+  EXPECT_THAT(one, ElementsAre(groups_in("/a")[0], Not(other.at(1))));
+  EXPECT_THAT(other, ElementsAre(one[0], Not(one[0])));
 }
 
 // A container sees its own group at the mount point, and perhaps its path on the host, or a path outside of it.

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,12 +24,15 @@ TEST(ProcessorsTest, QuotasOfGroupsLimitThem) {
   EXPECT_EQ(CountProcessors({"ff 2 a", "ff 3 b"}), 5) << "each group has its own";
   EXPECT_EQ(CountProcessors({"03 9 a"}), 2) << "more than there are processors";
   EXPECT_EQ(CountProcessors({"ff 2 a", "ff"}), 8) << "one rank has no quota";
-  for (const char* wrong : {"ff x a", "ff  a"}) EXPECT_EQ(CountProcessors({wrong}), 0) << wrong;
-  EXPECT_EQ(CountProcessors({AllowedProcessors(ProcessorQuota{1, "a"})}), 1);
+  EXPECT_EQ(CountProcessors({"ff 3 a 2 b", "ff 3 a 2 c", "ff 3 a 2 d"}), 3) << "no more than the group around them";
+  EXPECT_EQ(CountProcessors({"ff 5 a 2 b", "ff 5 a 2 c", "ff 1 d 9 e"}), 5) << "less than the group around them";
+  EXPECT_EQ(CountProcessors({"ff 5 a 2 b", "ff 5 a"}), 5) << "one rank is in the outer group alone";
+  for (const char* wrong : {"ff x a", "ff  a", "ff 2", "ff 2 a 3"}) EXPECT_EQ(CountProcessors({wrong}), 0) << wrong;
+  EXPECT_EQ(CountProcessors({AllowedProcessors({{1, "a"}, {2, "b"}})}), 1);
 }
 
 TEST(ProcessorsTest, AThreadThatIsBoundMayRunOnOne) {
-  const std::string all = AllowedProcessors(std::nullopt);
+  const std::string all = AllowedProcessors({});
   cpu_set_t allowed;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed), &allowed), 0);
   EXPECT_EQ(CountProcessors({all}), CPU_COUNT(&allowed));
@@ -42,7 +44,7 @@ TEST(ProcessorsTest, AThreadThatIsBoundMayRunOnOne) {
       CPU_ZERO(&one);
       CPU_SET(processor, &one);
       ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
-      each.push_back(AllowedProcessors(std::nullopt));
+      each.push_back(AllowedProcessors({}));
     }).join();
     EXPECT_EQ(CountProcessors({each.back()}), 1);
   }
