@@ -230,9 +230,10 @@ class Synchronizer {
   // be called before the backward of each step, or where the scale changes: between steps only. Collective when `scale`
   // is another than the last one: InvalidArgument, on every rank, names the rank whose scale differs or is no finite
   // number above 0, or that is in a step (FailedPrecondition where all are), or says that the strategy takes no scale
-  // (`qadam`); nothing is changed then. All ranks must change the scale together: a rank that passes the last scale
-  // again takes no part, so the calls of the ranks do not match. No effect with strategies that exchange weights:
-  // gradients stay on their rank.
+  // (`qadam`); nothing is changed then. Once gradients of its step travel, a rank gets FailedPrecondition at once and
+  // takes no part. All ranks must change the scale together: a rank that passes the last scale again takes no part, so
+  // the calls of the ranks do not match. With strategies that exchange weights, gradients stay on their rank: the call
+  // is not collective there, and checks `scale` alone.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 
