@@ -19,14 +19,20 @@ function(tutti_find_torch out)
     return()
   endif()
   if(SKBUILD AND NOT CMAKE_FIND_PACKAGE_NAME)
-    # `pip install`: the torch of the environment that pip installs into. pip hides the environment from builds by
-    # PYTHONPATH.
-    execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH ${Python_EXECUTABLE} -c
-      "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    # `pip install`: the torch of the environment that pip installs into, or of PYTHONPATH. pip hides the environment from
+    # builds by a PYTHONPATH of its own, and the packages of `pip install --user` by PYTHONNOUSERSITE.
+    foreach(hidden "" "--unset=PYTHONPATH;--unset=PYTHONNOUSERSITE")
+      execute_process(COMMAND ${CMAKE_COMMAND} -E env ${hidden} ${Python_EXECUTABLE} -c
+        "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+        OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      if(found)
+        break()
+      endif()
+    endforeach()
     if(NOT found)
       message(FATAL_ERROR "the Python package is built against the torch that is installed, and ${Python_EXECUTABLE} \
-has none: run `pip install torch` first")
+has none: run `pip install torch` first. Where the build runs in an environment of its own (uv, python -m build), or torch \
+lies on PYTHONPATH, give the option --no-build-isolation, or set TUTTI_TORCH_DIR to the folder site-packages/torch")
     endif()
     set(${out} ${found} PARENT_SCOPE)
     return()
