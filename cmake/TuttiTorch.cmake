@@ -7,7 +7,10 @@
 # it has found no libtorch. A build of Tutti looks where `.ci/install torch` puts libtorch, in the environment
 # TUTTI_TORCH_ENVIRONMENT (others may be beside it). When Tutti is built and libtorch is not found, TUTTI_TORCH=ON is an
 # error, and AUTO leaves out the adapter; with OFF it is not looked for.
-set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}" CACHE PATH "libtorch's folder, the one with include/ and lib/")
+set(TUTTI_TORCH_DIR "" CACHE PATH "libtorch's folder, the one with include/ and lib/")
+if(NOT TUTTI_TORCH_DIR)
+  set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}")
+endif()
 if(NOT CMAKE_FIND_PACKAGE_NAME)
   set(TUTTI_TORCH_ENVIRONMENT torch-2.11 CACHE STRING
     "The Python environment of `.ci/install` with libtorch, where TUTTI_TORCH_DIR is not given")
@@ -92,6 +95,11 @@ if(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
     return()
   endif()
   message(FATAL_ERROR "${message}")
+endif()
+if(TUTTI_TORCH_DIR)
+  # Kept, because a build runs CMake again by itself, perhaps without the variable in the environment. A folder that is
+  # wrong is not kept, so that the variable can be corrected.
+  set_property(CACHE TUTTI_TORCH_DIR PROPERTY VALUE "${TUTTI_TORCH_DIR}")
 endif()
 if(NOT tutti_FIND_QUIETLY)
   message(STATUS "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}")

@@ -23,10 +23,11 @@ TREE = re.compile(r"\.ci/|[Mm]akefile|\bmake [a-z]|preset|TUTTI_DEPS|\.cache|bin
 
 
 class FindPackage(unittest.TestCase):
-    def configure(self, cmake, *options, prefix=PREFIX, **variables):
-        """What CMake says of a project with `cmake`."""
+    def configure(self, cmake, *options, prefix=PREFIX, again=False, **variables):
+        """What CMake says of a project with `cmake`, in a new folder or `again`."""
         folder = FOLDER / self.id().rsplit(".", 1)[-1]
-        shutil.rmtree(folder / "build", ignore_errors=True)
+        if not again:
+            shutil.rmtree(folder / "build", ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "CMakeLists.txt").write_text(
             f"cmake_minimum_required(VERSION 3.25)\nproject(user LANGUAGES CXX)\n{cmake}\n", encoding="utf-8")
@@ -74,6 +75,15 @@ class FindPackage(unittest.TestCase):
         self.expect_error(self.configure(torch), f"libtorch not found: {right}")
         self.expect_error(self.configure(torch, "-DTUTTI_TORCH_DIR=/nowhere"), f"libtorch not found in /nowhere: {right}")
         self.expect_error(self.configure(torch, TUTTI_TORCH_DIR="/nowhere"), f"libtorch not found in /nowhere: {right}")
+
+    @unittest.skipUnless(TORCH, "a build without libtorch")
+    def test_the_variable_of_the_environment_helps_also_after_an_error(self):
+        # The line that docs/first_steps.md gives to projects makes an entry in CMake's cache, which is empty.
+        project = ('set(TUTTI_TORCH_DIR "" CACHE PATH "libtorch")\n'
+                   "find_package(tutti REQUIRED COMPONENTS torch)")
+        self.expect_error(self.configure(project), "libtorch not found: set TUTTI_TORCH_DIR")
+        made = self.configure(project, again=True, TUTTI_TORCH_DIR=TORCH)
+        self.assertEqual(made.returncode, 0, made.stderr)
 
     @unittest.skipUnless(TORCH, "a build without libtorch")
     def test_libtorch_that_is_old(self):

@@ -80,6 +80,15 @@ class FindTorch(unittest.TestCase):
         self.assertIn(f"{python} has none: run `pip install torch` first", said)
         self.assertIn("--no-build-isolation, or set TUTTI_TORCH_DIR to the folder site-packages/torch", said)
 
+    def test_the_environment_is_read_in_each_run_of_cmake_until_it_is_right(self):
+        python, torch = self.python(), stub(self.folder / "elsewhere")
+        self.assertFalse(self.by_pip(python)[1])
+        said, well = self.by_pip(python, TUTTI_TORCH_DIR="/nowhere")
+        self.assertFalse(well, said)
+        self.assertIn("libtorch not found in /nowhere", said)
+        self.expect(self.by_pip(python, TUTTI_TORCH_DIR=str(torch)), torch)
+        self.expect(self.by_pip(python), torch)  # as when a build configures itself anew in another shell
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
