@@ -5,8 +5,8 @@
 # the Python environment that the package is installed into, otherwise in Torch_DIR. find_package(tutti COMPONENTS torch)
 # of another project then looks beside the Python package, if Tutti was installed with that; tutti_torch_mistake says why
 # it has found no libtorch. A build of Tutti looks where `.ci/install torch` puts libtorch, in the environment
-# TUTTI_TORCH_ENVIRONMENT (others may be beside it). When Tutti is built and libtorch is not found, TUTTI_TORCH=ON is an
-# error, and AUTO leaves out the adapter; with OFF it is not looked for.
+# TUTTI_TORCH_ENVIRONMENT (others may be beside it). When Tutti is built and no libtorch of a version that it can use is
+# found, TUTTI_TORCH=ON is an error, and AUTO leaves out the adapter; with OFF it is not looked for.
 set(TUTTI_TORCH_DIR "" CACHE PATH "libtorch's folder, the one with include/ and lib/")
 if(NOT TUTTI_TORCH_DIR)
   set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}")
@@ -21,7 +21,7 @@ function(tutti_find_torch out)
     set(${out} ${TUTTI_TORCH_DIR} PARENT_SCOPE)
     return()
   endif()
-  if(SKBUILD AND NOT CMAKE_FIND_PACKAGE_NAME)
+  if(SKBUILD AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_FIND_PACKAGE_NAME)
     # `pip install`: the torch of the environment that pip installs into, or of PYTHONPATH. pip hides the environment from
     # builds by a PYTHONPATH of its own, and the packages of `pip install --user` by PYTHONNOUSERSITE.
     foreach(hidden "" "--unset=PYTHONPATH;--unset=PYTHONNOUSERSITE")
@@ -60,6 +60,19 @@ lies on PYTHONPATH, give the option --no-build-isolation, or set TUTTI_TORCH_DIR
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
+# Ends this file where there is no libtorch that Tutti can use; `way_on` is what a build of Tutti may do about that.
+macro(tutti_without_torch mistake way_on)
+  if(CMAKE_FIND_PACKAGE_NAME)
+    set(tutti_torch_mistake "${mistake}")
+    return()
+  endif()
+  if(TUTTI_TORCH STREQUAL "AUTO" AND NOT TUTTI_TORCH_DIR)
+    message(STATUS "Building without the torch::nn adapter: ${mistake}${way_on}")
+    return()
+  endif()
+  message(FATAL_ERROR "${mistake}${way_on}")
+endmacro()
+
 set(tutti_torch_mistake "")
 if(NOT TUTTI_TORCH OR TARGET tutti_libtorch)  # find_package(tutti) may be called again
   return()
@@ -68,33 +81,22 @@ tutti_find_torch(torch_dir)
 if(NOT torch_dir OR NOT EXISTS ${torch_dir}/include/torch/csrc/api/include/torch/torch.h
    OR NOT EXISTS ${torch_dir}/lib/libtorch_cpu.so)
   string(REGEX REPLACE "(.+)" " in \\1" place "${torch_dir}")
-  set(message "libtorch not found${place}: set TUTTI_TORCH_DIR to the folder that has include/ and lib/ (in a Python \
-environment: site-packages/torch)")
-  if(CMAKE_FIND_PACKAGE_NAME)
-    set(tutti_torch_mistake "${message}")
-    return()
-  endif()
-  string(APPEND message ", run `.ci/install torch`, or turn the adapter off with -DTUTTI_TORCH=OFF")
-  if(TUTTI_TORCH STREQUAL "AUTO" AND NOT TUTTI_TORCH_DIR)
-    message(STATUS "Building without the torch::nn adapter: ${message}")
-    return()
-  endif()
-  message(FATAL_ERROR "${message}")
+  tutti_without_torch("libtorch not found${place}: set TUTTI_TORCH_DIR to the folder that has include/ and lib/ (in a \
+Python environment: site-packages/torch)" ", run `.ci/install torch`, or turn the adapter off with -DTUTTI_TORCH=OFF")
 endif()
 
+set(line "")
 if(EXISTS ${torch_dir}/version.py)
   file(STRINGS ${torch_dir}/version.py line REGEX "^__version__ = ")
 elseif(EXISTS ${torch_dir}/build-version)
   file(STRINGS ${torch_dir}/build-version line LIMIT_COUNT 1)
 endif()
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TUTTI_TORCH_VERSION "${line}")
-if(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
-  set(message "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer")
-  if(CMAKE_FIND_PACKAGE_NAME)
-    set(tutti_torch_mistake "${message}")
-    return()
-  endif()
-  message(FATAL_ERROR "${message}")
+if(NOT TUTTI_TORCH_VERSION)
+  tutti_without_torch("libtorch in ${torch_dir} is of an unknown version, as its files version.py and build-version say \
+none: the adapter needs 2.11 or newer" "")
+elseif(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
+  tutti_without_torch("libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer" "")
 endif()
 if(TUTTI_TORCH_DIR)
   # Kept, because a build runs CMake again by itself, perhaps without the variable in the environment. A folder that is

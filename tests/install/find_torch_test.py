@@ -89,6 +89,25 @@ class FindTorch(unittest.TestCase):
         self.expect(self.by_pip(python, TUTTI_TORCH_DIR=str(torch)), torch)
         self.expect(self.by_pip(python), torch)  # as when a build configures itself anew in another shell
 
+    def test_a_torch_that_is_too_old_is_left_alone_where_none_is_asked_for(self):
+        old = f"-DTorch_DIR={stub(self.folder / 'old', '2.4.1') / 'share/cmake/Torch'}"
+        unknown = f"-DTorch_DIR={stub(self.folder / 'unknown', '') / 'share/cmake/Torch'}"
+        for option, mistake in ((old, "libtorch 2.4.1 in "), (unknown, "is of an unknown version")):
+            for torch in ("AUTO", "ON"):
+                said, well = self.configure(option, f"-DTUTTI_TORCH={torch}")
+                self.assertEqual(well, torch == "AUTO", said)
+                self.assertRegex(said, f"{mistake}.*: the adapter needs 2.11 or newer")
+                self.assertEqual("Building without the torch::nn adapter" in said, torch == "AUTO", said)
+
+    def test_the_wheel_of_another_project_may_have_the_core_alone(self):
+        (self.folder / "tutti").mkdir()
+        (self.folder / "CMakeLists.txt").rename(self.folder / "tutti/CMakeLists.txt")
+        (self.folder / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(wheel LANGUAGES NONE)\nadd_subdirectory(tutti)\n", encoding="utf-8")
+        said, well = self.configure("-DSKBUILD=2", f"-DPython_EXECUTABLE={self.python()}", "-DTUTTI_TORCH=AUTO")
+        self.assertTrue(well, said)
+        self.assertIn("Building without the torch::nn adapter: libtorch not found", said)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
