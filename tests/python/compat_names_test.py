@@ -165,11 +165,13 @@ def test_a_folder_of_that_name_is_no_installation(tmp_path):
     run([*COMPAT, write(tmp_path, "import horovod.torch")])
 
 
+OLD_NAMES = SOURCES / "bindings" / "python" / "old_names"
+
+
 def test_the_wheel_that_owns_the_names(tmp_path):
     """Without the switch; with it; and where a real Bagua is installed over it."""
-    old_names = SOURCES / "bindings" / "python" / "old_names"
-    for name in "bagua", "horovod":
-        install(tmp_path, name, "tutti-old-names", (old_names / name / "__init__.py").read_text())
+    for name in "bagua", "horovod", "tutti_old_names":
+        install(tmp_path, name, "tutti-old-names", (OLD_NAMES / name / "__init__.py").read_text())
     program = "import os, horovod.torch, bagua.torch_api; print(horovod.torch.__name__, os.environ['TUTTI_COMPAT'])"
     for command in ([PYTHON], COMPAT):
         assert run([*command, "-c", program], **path_with(tmp_path)).stdout == "tutti.compat.horovod.torch 1\n"
@@ -183,13 +185,34 @@ def test_the_wheel_that_owns_the_names(tmp_path):
     assert text.startswith("ImportError: bagua 0.9.2 is installed"), text
 
 
-def test_the_commands_of_the_wheel_exist():
+def project_of_the_wheel():
     tomllib = pytest.importorskip("tomllib")
-    project = tomllib.loads((SOURCES / "bindings" / "python" / "old_names" / "pyproject.toml").read_text())["project"]
-    assert set(project["scripts"]) == {"baguarun", "horovodrun"}
-    for place in project["scripts"].values():
+    return tomllib.loads((OLD_NAMES / "pyproject.toml").read_text())["project"]
+
+
+def test_the_commands_of_the_wheel():
+    scripts = project_of_the_wheel()["scripts"]
+    assert set(scripts) == {"baguarun", "horovodrun"}
+    for name, place in scripts.items():
         module, _, function = place.partition(":")
-        assert callable(getattr(importlib.import_module(module), function))
+        program = f"import sys, {module}; sys.argv = ['{name}', '--help']; sys.exit({module}.{function}())"
+        assert f"usage: {name}" in run([PYTHON, "-c", program], **path_with(OLD_NAMES)).stdout
+
+
+def test_the_wheel_does_not_ask_pip_for_tutti():
+    """`tutti` on PyPI is another project, which pip would install."""
+    assert "dependencies" not in project_of_the_wheel()
+
+
+@pytest.mark.parametrize("statement", ["import bagua", "import horovod.torch", "import tutti_old_names as o; o.baguarun()",
+                                       "import tutti_old_names as o; o.horovodrun()"])
+@pytest.mark.parametrize("missing", ["tutti", "tutti.compat"])
+def test_the_wheel_without_tutti(statement, missing, tmp_path):
+    if missing == "tutti.compat":
+        install(tmp_path, "tutti", "tutti")  # the other project
+    text = error_of(statement, command=(PYTHON, "-c"), PYTHONPATH=f"{OLD_NAMES}:{tmp_path}")
+    assert text.startswith(f"ModuleNotFoundError: tutti-old-names needs Tutti, and there is no module {missing}: run `pip "
+                           "install .` in the folder of Tutti's sources"), text
 
 
 # ---- Bagua's algorithms ----

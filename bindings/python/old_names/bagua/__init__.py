@@ -1,5 +1,5 @@
 """The name ``bagua`` for old scripts: it is ``tutti.compat.bagua``."""
 
-from tutti.compat import old_names
+import tutti_old_names
 
-old_names.take_over("bagua")
+tutti_old_names.take_over("bagua")

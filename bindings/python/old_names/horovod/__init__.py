@@ -1,5 +1,5 @@
 """The name ``horovod`` for old scripts: it is ``tutti.compat.horovod``."""
 
-from tutti.compat import old_names
+import tutti_old_names
 
-old_names.take_over("horovod")
+tutti_old_names.take_over("horovod")
