@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""A build of Tutti's sources on machines that are unlike this one: what it would install, and what it says.
+
+    build_test.py FOLDER COMPILER      (FOLDER is where builds are configured)
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER, COMPILER = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+
+
+def configure(name, *options, **variables):
+    """Configures the core and the command; returns the folder, and what CMake said."""
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    made = subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, f"-DCMAKE_CXX_COMPILER={COMPILER}", "-DTUTTI_TORCH=OFF",
+         "-DTUTTI_CUDA=OFF", "-DTUTTI_TESTS=OFF", "-DTUTTI_BENCH=OFF", *options],
+        capture_output=True, text=True, env=os.environ | variables)
+    return folder, made
+
+
+class Build(unittest.TestCase):
+    def test_the_installed_command_finds_libraries_where_the_build_found_them(self):
+        """libhwy in a prefix of its own, as in /opt or in an environment of conda."""
+        libraries, = re.findall("-L(.*)", subprocess.run(
+            ["pkg-config", "--libs-only-L", "--keep-system-libs", "libhwy"], capture_output=True, text=True, check=True).stdout)
+        # Outside of Tutti's tree, whose own folders CMake gives to nothing that is installed.
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        prefix = pathlib.Path(place.name)
+        (prefix / "lib/pkgconfig").mkdir(parents=True)
+        (prefix / "lib/libhwy.so").symlink_to(pathlib.Path(libraries.strip()) / "libhwy.so")
+        (prefix / "lib/pkgconfig/libhwy.pc").write_text(
+            f"Name: libhwy\nDescription: Highway\nVersion: 1.0.3\nLibs: -L{prefix}/lib -lhwy\n", encoding="utf-8")
+        folder, made = configure("own_libraries", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn(f'NEW_RPATH "{prefix}/lib"', (folder / "cmake_install.cmake").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
