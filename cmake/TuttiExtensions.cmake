@@ -1,6 +1,6 @@
 # tutti_add_extensions(TARGET FILE...): adds schedules, codecs, algorithms and peer selections to TARGET, one FILE for
-# each (include/tutti/extension.h, docs/extensions.md), and links Tutti to it. A program, or a shared library that
-# programs link, knows their names before main; a MODULE library is for programs that load it (TUTTI_EXTENSIONS).
+# each (include/tutti/extension.h, docs/extensions.md), and links Tutti to it. A program knows their names before main; a
+# MODULE library is for programs that load it (TUTTI_EXTENSIONS).
 include(${CMAKE_CURRENT_LIST_DIR}/TuttiRecords.cmake)
 # Kept, because the function may be called where the variables of find_package, or of Tutti's own project, are not set.
 set_property(GLOBAL PROPERTY TUTTI_VERSION ${tutti_VERSION})
@@ -9,11 +9,16 @@ function(tutti_add_extensions target)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "MODULE_LIBRARY")
     set(ending TUTTI_EXTENSION_OF_LIBRARY)
-  elseif(type STREQUAL "EXECUTABLE" OR type STREQUAL "SHARED_LIBRARY" OR type STREQUAL "OBJECT_LIBRARY")
+  elseif(type STREQUAL "EXECUTABLE" OR type STREQUAL "OBJECT_LIBRARY")
     set(ending TUTTI_EXTENSION_OF_PROGRAM)
+  elseif(type STREQUAL "SHARED_LIBRARY")
+    # Tutti's symbols are hidden: the library would have a Tutti of its own, and the program another one.
+    message(FATAL_ERROR "tutti_add_extensions(${target} …): ${target} is a ${type}, whose extension the Tutti of the \
+program would not know; expected a program, a library that is OBJECT, or one that is MODULE and is loaded by \
+TUTTI_EXTENSIONS or tutti::LoadExtension")
   else()
     message(FATAL_ERROR "tutti_add_extensions(${target} …): ${target} is a ${type}, from which programs would leave the \
-extension out; expected a program, or a library that is OBJECT, SHARED or MODULE")
+extension out; expected a program, or a library that is OBJECT or MODULE")
   endif()
   if(NOT ARGN)
     message(FATAL_ERROR "tutti_add_extensions(${target}): expected the files of the extension after ${target}")
@@ -63,7 +68,7 @@ ${arrays}constexpr tutti::Extension extension = {.name = \"${target}\", .tutti_v
 ${ending}(extension);
 " @ONLY)
   # Results must have equal bits on every processor, as in Tutti (cmake/TuttiWarnings.cmake).
-  set_property(SOURCE ${files} APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
+  set_property(SOURCE ${files} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
   target_sources(${target} PRIVATE ${files} ${path})
   target_link_libraries(${target} PRIVATE tutti::tutti)
 endfunction()

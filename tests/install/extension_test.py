@@ -40,6 +40,7 @@ def project(name, cmake, files):
     folder = FOLDER / name
     folder.mkdir(parents=True)
     for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
     (folder / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.25)\nproject({name} LANGUAGES CXX)\nfind_package(tutti REQUIRED)\n{cmake}",
@@ -245,6 +246,17 @@ int main(int, char** argv) {
         self.assertRegex(drawn.stderr, r"tutti: the plan that \S+/broken.dot shows is wrong: .*rank \d")
 
 
+class Flags(unittest.TestCase):
+    def test_the_target_of_another_folder_computes_the_same_bits(self):
+        folder, made = project("folders", "add_subdirectory(app)\ntutti_add_extensions(train mine.cc)", {
+            "app/CMakeLists.txt": "add_executable(train train.cc)", "app/train.cc": "int main() {}",
+            "mine.cc": schedule("mine")})
+        self.assertEqual(made.returncode, 0, made.stderr)
+        commands = run("ninja", "-C", folder / "build", "-t", "commands", "train").stdout.splitlines()
+        compiled, = [command for command in commands if "-c " in command and command.endswith("/mine.cc")]
+        self.assertIn(" -ffp-contract=off ", compiled)
+
+
 class Mistakes(unittest.TestCase):
     """What CMake says of files that are not what they should be."""
 
@@ -289,12 +301,15 @@ class Mistakes(unittest.TestCase):
         self.expect_error("twice", "add_library(x MODULE)\ntutti_add_extensions(x mine.cc ../other/mine.cc)",
                           {"mine.cc": schedule("mine")}, "other/mine.cc: TUTTI_SCHEDULE(all_gather, mine) is defined twice")
 
-    def test_a_file_that_does_not_exist_no_file_and_a_static_library(self):
+    def test_a_file_that_does_not_exist_no_file_and_libraries_that_programs_link(self):
         self.expect_error("missing", "add_library(x MODULE)\ntutti_add_extensions(x mine.cc)", {},
                           "missing/mine.cc does not exist")
         self.expect_error("nothing", "add_library(x MODULE)\ntutti_add_extensions(x)", {}, "expected the files")
         self.expect_error("static", "add_library(x STATIC)\ntutti_add_extensions(x mine.cc)",
-                          {"mine.cc": schedule("mine")}, "x is a STATIC_LIBRARY", "OBJECT, SHARED or MODULE")
+                          {"mine.cc": schedule("mine")}, "x is a STATIC_LIBRARY", "OBJECT or MODULE")
+        self.expect_error("shared", "add_library(x SHARED)\ntutti_add_extensions(x mine.cc)",
+                          {"mine.cc": schedule("mine")}, "x is a SHARED_LIBRARY, whose extension the Tutti of the program "
+                          "would not know", "OBJECT, or one that is MODULE")
 
 
 if __name__ == "__main__":
