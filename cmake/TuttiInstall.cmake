@@ -30,6 +30,10 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY
 # tutti is a static library: a program that links it needs all libraries that it links.
 file(RELATIVE_PATH tutti_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" tutti_prefix_from_pc ${tutti_prefix_from_pc})
+foreach(folder LIBDIR INCLUDEDIR)  # relative to the prefix, or absolute
+  string(TOLOWER ${folder} name)
+  cmake_path(APPEND tutti_pc_${name} "\${prefix}" ${CMAKE_INSTALL_${folder}})
+endforeach()
 configure_file(cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/generated/tutti.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   COMPONENT development)

@@ -45,6 +45,18 @@ class Build(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn(f'NEW_RPATH "{prefix}/lib"', (folder / "cmake_install.cmake").read_text(encoding="utf-8"))
 
+    def test_headers_in_a_folder_of_another_name(self):
+        for include, installed in (("include/mine", "${prefix}/include/mine"), ("/opt/headers", "/opt/headers")):
+            folder, made = configure("own_include", f"-DCMAKE_INSTALL_INCLUDEDIR={include}", "-DCMAKE_INSTALL_LIBDIR=lib")
+            self.assertEqual(made.returncode, 0, made.stderr)
+            flags = (folder / "generated/tutti.pc").read_text(encoding="utf-8")
+            self.assertIn(f"includedir={installed}\n", flags)
+            self.assertIn("libdir=${prefix}/lib\n", flags)
+            self.assertNotIn("-std", flags)  # a program of a newer standard keeps that standard
+            targets, = folder.glob("CMakeFiles/Export/**/tuttiTargets.cmake")
+            self.assertIn('INTERFACE_INCLUDE_DIRECTORIES "' + installed.replace("{prefix}", "{_IMPORT_PREFIX}") + '"',
+                          targets.read_text(encoding="utf-8"))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
