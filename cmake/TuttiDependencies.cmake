@@ -1,6 +1,7 @@
 # The libraries that Tutti uses. `.ci/install`, which the Makefile calls, installs them on Debian and Ubuntu.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
+find_path(TUTTI_ASIO asio.hpp REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)

@@ -57,6 +57,18 @@ class Build(unittest.TestCase):
             self.assertIn('INTERFACE_INCLUDE_DIRECTORIES "' + installed.replace("{prefix}", "{_IMPORT_PREFIX}") + '"',
                           targets.read_text(encoding="utf-8"))
 
+    def test_a_header_that_is_missing(self):
+        _, made = configure("no_asio", "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include")
+        self.assertNotEqual(made.returncode, 0)
+        self.assertRegex(made.stderr, r"Could not find TUTTI_ASIO using the following files:\s+asio\.hpp")
+
+    def test_a_system_without_packages_of_debian(self):
+        ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", "core"], capture_output=True, text=True,
+                               env={"PATH": "/nowhere", "HOME": str(FOLDER)})
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertRegex(ended.stderr, r"install by hand: g\+\+ cmake .*\n.*in place of make: '\.ci/install torch && cmake "
+                         "--workflow --preset release'")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
