@@ -1,16 +1,19 @@
 """The package as a package: what it imports, its version, its type stubs, and a torch that it was not built for."""
 
 import ast
+import contextlib
 import inspect
 import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
 
 import tutti
+from tutti.lightning._register import require
 from tutti.torch import _extension
 
 PACKAGE = pathlib.Path(tutti.__file__).parent
@@ -136,6 +139,32 @@ def test_import_under_another_torch(how, tmp_path):
     assert f"torch {torch.__version__} is installed" in last and f"pip install 'torch=={minor}.*'" in last
     if how == "check":
         assert ended.stderr.count("Traceback") == 1, ended.stderr
+
+
+OLD_LIGHTNING = """
+import tutti.lightning
+for _ in range(2):  # a program that has caught the error may try again
+    try:
+        import pytorch_lightning
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_a_lightning_that_is_too_old_is_named(tmp_path):
+    (tmp_path / "pytorch_lightning").mkdir()
+    (tmp_path / "pytorch_lightning" / "__init__.py").write_text("__version__ = '1.9.5'\n")
+    ended = run(OLD_LIGHTNING, PYTHONPATH=f"{tmp_path}:{PACKAGE.parent}")
+    text = "tutti.lightning: pytorch_lightning is 1.9.5, and 2.6 or newer is needed: pip install -U lightning"
+    assert ended.stdout.splitlines() == [text, text], ended.stderr
+
+
+@pytest.mark.parametrize("version, fits", [("2.6.3", False), ("2.6.4rc1", True), ("2.6.4.dev0", True), ("2.10.0", True), ("2.6", False)])
+def test_versions_of_lightning(version, fits):
+    lightning = types.ModuleType("pytorch_lightning")
+    lightning.__version__ = version
+    with contextlib.nullcontext() if fits else pytest.raises(ImportError, match=f"is {version}, and 2.6.4 or newer"):
+        require(lightning, "2.6.4", "test")
 
 
 def test_cmake_dir_of_a_package_that_is_not_installed():

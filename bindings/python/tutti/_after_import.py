@@ -23,8 +23,12 @@ class _Loader(importlib.abc.Loader):
         # The module shows its own loader, as inspect and pkgutil expect.
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        for function in _waiting.pop(module.__name__, []):
-            function(module)
+        # A function goes when it has returned: where it raises, the program may import the module again.
+        waiting = _waiting.get(module.__name__, [])
+        while waiting:
+            waiting[0](module)
+            del waiting[0]
+        _waiting.pop(module.__name__, None)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

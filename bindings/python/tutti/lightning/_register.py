@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.util
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,17 @@ _CLASSES = {
 }
 _DDP_NAMES = ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
 _ddp_is_ours = False
+
+
+def require(package: ModuleType, oldest: str, needed_by: str) -> None:
+    """ImportError when the Lightning ``package`` is older than ``oldest``. A candidate counts as its release."""
+
+    def numbers(version: str) -> list[int]:
+        return [int(part) for part in re.match(r"[\d.]*\d", version).group().split(".")]
+
+    if numbers(package.__version__) < numbers(oldest):
+        raise ImportError(f"{needed_by}: {package.__name__} is {package.__version__}, and {oldest} or newer is needed: pip "
+                          "install -U lightning")
 
 
 def classes_for(package: str) -> ModuleType:
@@ -76,7 +88,8 @@ def _replace_ddp(package: str, fabric: str) -> None:
                 entry["init_params"]["process_group_backend"] = _Backend("tutti")
 
 
-def _add_to(package: str, fabric: str, _: ModuleType) -> None:
+def _add_to(package: str, fabric: str, imported: ModuleType) -> None:
+    require(imported, "2.6", "tutti.lightning")
     classes = classes_for(package)
     trainer, fabric_names = _registry(package), _fabric_registry(fabric)
     for name, strategy, options in classes.NAMES:

@@ -12,20 +12,16 @@ from types import ModuleType
 
 from tutti._after_import import after_import
 from tutti.lightning import PACKAGES  # the import also gives Lightning the strategies that old arguments name
+from tutti.lightning._register import require
 
 __all__ = ["activate"]
 
-_OLDEST = (2, 6, 4)
 _active = False
 
 
 def _patch(package: ModuleType) -> None:
     """Lets ``package``, lightning.pytorch or pytorch_lightning, take what Lightning 1 took."""
-    version = tuple(int(part) for part in package.__version__.split(".")[:3] if part.isdigit())
-    if version < _OLDEST:
-        raise ImportError(
-            f"tutti.compat.lightning1: {package.__name__} is {package.__version__}, and 2.6.4 or newer is "
-            "needed: pip install -U lightning")
+    require(package, "2.6.4", "tutti.compat.lightning1")
     from tutti.compat.lightning1 import callback_arguments, ddp_overrides, hparams, old_modules
     from tutti.compat.lightning1 import renamed_arguments, spawned_strategies, trainer
 
