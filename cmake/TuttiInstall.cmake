@@ -1,11 +1,16 @@
 # What `cmake --install` installs: headers, the library, the command, and files for find_package(tutti) and pkg-config.
-# The component `development` is what a C++ program needs to be built; the Python wheel contains it.
+# The component `development` is what a C++ program needs to be built, and `command` is the command; the Python wheel
+# contains both.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
 install(TARGETS tutti EXPORT tuttiTargets COMPONENT development)
 if(TARGET tutti_command)
-  install(TARGETS tutti_command)
+  set(command_dir ${CMAKE_INSTALL_BINDIR})
+  if(SKBUILD AND PROJECT_IS_TOP_LEVEL)
+    set(command_dir ${SKBUILD_SCRIPTS_DIR})  # what pip puts into the folder bin/ of the Python environment
+  endif()
+  install(TARGETS tutti_command DESTINATION ${command_dir} COMPONENT command)
 endif()
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir} COMPONENT development)

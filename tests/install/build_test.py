@@ -45,6 +45,16 @@ class Build(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn(f'NEW_RPATH "{prefix}/lib"', (folder / "cmake_install.cmake").read_text(encoding="utf-8"))
 
+    def test_pip_installs_the_command(self):
+        scripts = FOLDER / "scripts"
+        folder, made = configure("by_pip", "-DSKBUILD=2", f"-DSKBUILD_SCRIPTS_DIR={scripts}")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn(f'DESTINATION "{scripts}" TYPE EXECUTABLE FILES "{folder}/bin/tutti"',
+                      (folder / "cmake_install.cmake").read_text(encoding="utf-8"))
+        project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        self.assertRegex(project, 'build.targets = .*"tutti_command"')
+        self.assertRegex(project, 'install.components = .*"command"')
+
     def test_headers_in_a_folder_of_another_name(self):
         for include, installed in (("include/mine", "${prefix}/include/mine"), ("/opt/headers", "/opt/headers")):
             folder, made = configure("own_include", f"-DCMAKE_INSTALL_INCLUDEDIR={include}", "-DCMAKE_INSTALL_LIBDIR=lib")

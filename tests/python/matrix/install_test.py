@@ -64,6 +64,13 @@ def test_tools_find_types_and_metadata(installed):
     assert run(python, "-m", "tutti", "--version", cwd=place).strip() == files.split()[-1]
 
 
+def test_the_command(installed):
+    _, python, place = installed
+    text = run(python.parent / "tutti", "launch", "-n", 2, "--tag-output", "--", python, "-m", "tutti", "--version", cwd=place)
+    version = run(python, "-m", "tutti", "--version", cwd=place).strip()
+    assert sorted(line.split()[-1] for line in text.splitlines()) == [version, version], text
+
+
 @pytest.mark.parametrize("project, program", [("consumer", "consumer"), ("torch_consumer", "train")])
 def test_cmake_finds_the_installation(installed, project, program):
     environment, python, place = installed
