@@ -20,13 +20,14 @@ def __getattr__(name: str):
 def cmake_dir() -> str:
     """The folder for CMake's ``-Dtutti_DIR=``: C++ programs find this installation by ``find_package(tutti)``.
 
-    RuntimeError when this package was not installed by pip, but runs where it was built.
+    RuntimeError when this package was not installed by pip, or in editable mode, and runs where it was built.
     """
     import os
 
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "cmake", "tutti")
     if not os.path.exists(os.path.join(folder, "tuttiConfig.cmake")):
         raise RuntimeError(
-            f"tutti.cmake_dir: {folder} has no tuttiConfig.cmake, since this package was not installed by pip; install "
-            "it (pip install .), or install the C++ library by cmake --install and name its prefix in CMAKE_PREFIX_PATH")
+            f"tutti.cmake_dir: {folder} has no tuttiConfig.cmake, since this package was not installed by pip, or in "
+            "editable mode (pip install -e); install it (pip install .), or install the C++ library by cmake --install and "
+            "name its prefix in CMAKE_PREFIX_PATH")
     return folder
