@@ -1,6 +1,6 @@
 # tutti_add_extensions(TARGET FILE...): adds schedules, codecs, algorithms and peer selections to TARGET, one FILE for
-# each (include/tutti/extension.h, docs/extensions.md), and links Tutti to it. A program knows their names before main; a
-# MODULE library is for programs that load it (TUTTI_EXTENSIONS).
+# each (include/tutti/extension.h, docs/extensions.md), and links Tutti to it. A program knows their names before main;
+# a MODULE library is for programs that load it (TUTTI_EXTENSIONS).
 include(${CMAKE_CURRENT_LIST_DIR}/TuttiRecords.cmake)
 # Kept, because the function may be called where the variables of find_package, or of Tutti's own project, are not set.
 set_property(GLOBAL PROPERTY TUTTI_VERSION ${tutti_VERSION})

@@ -22,8 +22,8 @@ function(tutti_find_torch out)
     return()
   endif()
   if(SKBUILD AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_FIND_PACKAGE_NAME)
-    # `pip install`: the torch of the environment that pip installs into, or of PYTHONPATH. pip hides the environment from
-    # builds by a PYTHONPATH of its own, and the packages of `pip install --user` by PYTHONNOUSERSITE.
+    # `pip install`: the torch of the environment that pip installs into, or of PYTHONPATH. pip hides the environment
+    # from builds by a PYTHONPATH of its own, and the packages of `pip install --user` by PYTHONNOUSERSITE.
     foreach(hidden "" "--unset=PYTHONPATH;--unset=PYTHONNOUSERSITE")
       execute_process(COMMAND ${CMAKE_COMMAND} -E env ${hidden} ${Python_EXECUTABLE} -c
         "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
@@ -34,8 +34,9 @@ function(tutti_find_torch out)
     endforeach()
     if(NOT found)
       message(FATAL_ERROR "the Python package is built against the torch that is installed, and ${Python_EXECUTABLE} \
-has none: run `pip install torch` first. Where the build runs in an environment of its own (uv, python -m build), or torch \
-lies on PYTHONPATH, give the option --no-build-isolation, or set TUTTI_TORCH_DIR to the folder site-packages/torch")
+has none: run `pip install torch` first. Where the build runs in an environment of its own (uv, python -m build), or \
+torch lies on PYTHONPATH, give the option --no-build-isolation, or set TUTTI_TORCH_DIR to the folder \
+site-packages/torch")
     endif()
     set(${out} ${found} PARENT_SCOPE)
     return()
@@ -93,7 +94,7 @@ elseif(EXISTS ${torch_dir}/build-version)
 endif()
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TUTTI_TORCH_VERSION "${line}")
 if(NOT TUTTI_TORCH_VERSION)
-  tutti_without_torch("libtorch in ${torch_dir} is of an unknown version, as its files version.py and build-version say \
+  tutti_without_torch("libtorch in ${torch_dir} is of an unknown version, as version.py and build-version say \
 none: the adapter needs 2.11 or newer" "")
 elseif(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
   tutti_without_torch("libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer" "")

@@ -6,7 +6,6 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -31,14 +30,15 @@ def configure(name, *options, **variables):
 class Build(unittest.TestCase):
     def test_the_installed_command_finds_libraries_where_the_build_found_them(self):
         """libhwy in a prefix of its own, as in /opt or in an environment of conda."""
-        libraries, = re.findall("-L(.*)", subprocess.run(
-            ["pkg-config", "--libs-only-L", "--keep-system-libs", "libhwy"], capture_output=True, text=True, check=True).stdout)
+        asked = subprocess.run(["pkg-config", "--libs-only-L", "--keep-system-libs", "libhwy"], capture_output=True,
+                               text=True, check=True)
+        libraries = pathlib.Path(asked.stdout.strip().removeprefix("-L"))
         # Outside of Tutti's tree, whose own folders CMake gives to nothing that is installed.
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         prefix = pathlib.Path(place.name)
         (prefix / "lib/pkgconfig").mkdir(parents=True)
-        (prefix / "lib/libhwy.so").symlink_to(pathlib.Path(libraries.strip()) / "libhwy.so")
+        (prefix / "lib/libhwy.so").symlink_to(libraries / "libhwy.so")
         (prefix / "lib/pkgconfig/libhwy.pc").write_text(
             f"Name: libhwy\nDescription: Highway\nVersion: 1.0.3\nLibs: -L{prefix}/lib -lhwy\n", encoding="utf-8")
         folder, made = configure("own_libraries", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
@@ -57,7 +57,8 @@ class Build(unittest.TestCase):
 
     def test_headers_in_a_folder_of_another_name(self):
         for include, installed in (("include/mine", "${prefix}/include/mine"), ("/opt/headers", "/opt/headers")):
-            folder, made = configure("own_include", f"-DCMAKE_INSTALL_INCLUDEDIR={include}", "-DCMAKE_INSTALL_LIBDIR=lib")
+            folder, made = configure("own_include", f"-DCMAKE_INSTALL_INCLUDEDIR={include}",
+                                     "-DCMAKE_INSTALL_LIBDIR=lib")
             self.assertEqual(made.returncode, 0, made.stderr)
             flags = (folder / "generated/tutti.pc").read_text(encoding="utf-8")
             self.assertIn(f"includedir={installed}\n", flags)
@@ -76,8 +77,8 @@ class Build(unittest.TestCase):
         ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", "core"], capture_output=True, text=True,
                                env={"PATH": "/nowhere", "HOME": str(FOLDER)})
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        self.assertRegex(ended.stderr, r"install by hand: g\+\+ cmake .*\n.*in place of make: '\.ci/install torch && cmake "
-                         "--workflow --preset release'")
+        self.assertRegex(ended.stderr, r"install by hand: g\+\+ cmake .*\n.*in place of make: '\.ci/install torch && "
+                         "cmake --workflow --preset release'")
 
 
 if __name__ == "__main__":

@@ -308,8 +308,8 @@ class Mistakes(unittest.TestCase):
         self.expect_error("static", "add_library(x STATIC)\ntutti_add_extensions(x mine.cc)",
                           {"mine.cc": schedule("mine")}, "x is a STATIC_LIBRARY", "OBJECT or MODULE")
         self.expect_error("shared", "add_library(x SHARED)\ntutti_add_extensions(x mine.cc)",
-                          {"mine.cc": schedule("mine")}, "x is a SHARED_LIBRARY, whose extension the Tutti of the program "
-                          "would not know", "OBJECT, or one that is MODULE")
+                          {"mine.cc": schedule("mine")}, "x is a SHARED_LIBRARY, whose extension the Tutti of the "
+                          "program would not know", "OBJECT, or one that is MODULE")
 
 
 if __name__ == "__main__":

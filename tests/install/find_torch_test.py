@@ -43,7 +43,7 @@ class FindTorch(unittest.TestCase):
         (self.folder / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
 
     def configure(self, *options, **variables):
-        """Runs CMake again, in the folder of the run before; returns what it said in one line, and whether it succeeded."""
+        """Runs CMake in the folder of the run before; returns what CMake said, in one line, and whether it succeeded."""
         made = subprocess.run(["cmake", "-S", self.folder, "-B", self.folder / "build", "-DTUTTI_TORCH=ON", *options],
                               capture_output=True, text=True, env=ENVIRONMENT | variables)
         return re.sub(r"\s+", " ", made.stdout + made.stderr), made.returncode == 0
@@ -66,7 +66,8 @@ class FindTorch(unittest.TestCase):
         base = self.folder / "base"
         torch = stub(base / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages")
         # With the system's packages an environment has the user's, too.
-        self.expect(self.by_pip(self.python(system_site_packages=True), PYTHONUSERBASE=str(base), PYTHONNOUSERSITE="1"), torch)
+        python = self.python(system_site_packages=True)
+        self.expect(self.by_pip(python, PYTHONUSERBASE=str(base), PYTHONNOUSERSITE="1"), torch)
 
     def test_pip_finds_torch_on_the_python_path(self):
         """Modules of clusters, and `pip install --no-build-isolation .`"""
@@ -103,7 +104,8 @@ class FindTorch(unittest.TestCase):
         (self.folder / "tutti").mkdir()
         (self.folder / "CMakeLists.txt").rename(self.folder / "tutti/CMakeLists.txt")
         (self.folder / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(wheel LANGUAGES NONE)\nadd_subdirectory(tutti)\n", encoding="utf-8")
+            "cmake_minimum_required(VERSION 3.25)\nproject(wheel LANGUAGES NONE)\nadd_subdirectory(tutti)\n",
+            encoding="utf-8")
         said, well = self.configure("-DSKBUILD=2", f"-DPython_EXECUTABLE={self.python()}", "-DTUTTI_TORCH=AUTO")
         self.assertTrue(well, said)
         self.assertIn("Building without the torch::nn adapter: libtorch not found", said)

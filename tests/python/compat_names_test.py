@@ -204,15 +204,16 @@ def test_the_wheel_does_not_ask_pip_for_tutti():
     assert "dependencies" not in project_of_the_wheel()
 
 
-@pytest.mark.parametrize("statement", ["import bagua", "import horovod.torch", "import tutti_old_names as o; o.baguarun()",
-                                       "import tutti_old_names as o; o.horovodrun()"])
+@pytest.mark.parametrize("statement", [
+    "import bagua", "import horovod.torch", "import tutti_old_names as o; o.baguarun()",
+    "import tutti_old_names as o; o.horovodrun()"])
 @pytest.mark.parametrize("missing", ["tutti", "tutti.compat"])
 def test_the_wheel_without_tutti(statement, missing, tmp_path):
     if missing == "tutti.compat":
         install(tmp_path, "tutti", "tutti")  # the other project
     text = error_of(statement, command=(PYTHON, "-c"), PYTHONPATH=f"{OLD_NAMES}:{tmp_path}")
-    assert text.startswith(f"ModuleNotFoundError: tutti-old-names needs Tutti, and there is no module {missing}: run `pip "
-                           "install .` in the folder of Tutti's sources"), text
+    assert text.startswith(f"ModuleNotFoundError: tutti-old-names needs Tutti, and there is no module {missing}: run "
+                           "`pip install .` in the folder of Tutti's sources"), text
 
 
 # ---- Bagua's algorithms ----

@@ -28,6 +28,6 @@ def cmake_dir() -> str:
     if not os.path.exists(os.path.join(folder, "tuttiConfig.cmake")):
         raise RuntimeError(
             f"tutti.cmake_dir: {folder} has no tuttiConfig.cmake, since this package was not installed by pip, or in "
-            "editable mode (pip install -e); install it (pip install .), or install the C++ library by cmake --install and "
-            "name its prefix in CMAKE_PREFIX_PATH")
+            "editable mode (pip install -e); install it (pip install .), or install the C++ library by cmake --install "
+            "and name its prefix in CMAKE_PREFIX_PATH")
     return folder

@@ -66,7 +66,8 @@ def test_tools_find_types_and_metadata(installed):
 
 def test_the_command(installed):
     _, python, place = installed
-    text = run(python.parent / "tutti", "launch", "-n", 2, "--tag-output", "--", python, "-m", "tutti", "--version", cwd=place)
+    text = run(python.parent / "tutti", "launch", "-n", 2, "--tag-output", "--", python, "-m", "tutti", "--version",
+               cwd=place)
     version = run(python, "-m", "tutti", "--version", cwd=place).strip()
     assert sorted(line.split()[-1] for line in text.splitlines()) == [version, version], text
 

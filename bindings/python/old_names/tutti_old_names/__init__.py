@@ -1,4 +1,4 @@
-"""What the packages ``bagua`` and ``horovod`` and their commands call: ``tutti.compat``, or an error where there is none.
+"""What the packages ``bagua`` and ``horovod`` and their commands call: ``tutti.compat``, or an error without it.
 
 Tutti is no dependency of this distribution, because pip would install the ``tutti`` of PyPI, which is another project.
 """

@@ -27,8 +27,8 @@ def require(package: ModuleType, oldest: str, needed_by: str) -> None:
         return [int(part) for part in re.match(r"[\d.]*\d", version).group().split(".")]
 
     if numbers(package.__version__) < numbers(oldest):
-        raise ImportError(f"{needed_by}: {package.__name__} is {package.__version__}, and {oldest} or newer is needed: pip "
-                          "install -U lightning")
+        raise ImportError(f"{needed_by}: {package.__name__} is {package.__version__}, and {oldest} or newer is needed: "
+                          "pip install -U lightning")
 
 
 def classes_for(package: str) -> ModuleType:

@@ -26,8 +26,8 @@ except ModuleNotFoundError as error:
 def _wrong_torch(found: str) -> ImportError:
     return ImportError(
         f"tutti was built for torch {built_for}, and torch {found} is installed, whose C++ classes differ: "
-        f"{_RIGHT_TORCH}, or install tutti again from its sources for the torch that is installed, without the wheel that pip "
-        "may have kept: pip install --no-cache-dir --force-reinstall .",
+        f"{_RIGHT_TORCH}, or install tutti again from its sources for the torch that is installed, without the wheel "
+        "that pip may have kept: pip install --no-cache-dir --force-reinstall .",
         name="tutti._C")
 
 
