@@ -57,7 +57,7 @@ class Manifest(unittest.TestCase):
 
     def test_another_ending_of_a_source(self):
         self.expect_error(lambda algorithms: (algorithms / "schedules/all_reduce/mine.cpp").write_text(""),
-                          "algorithms/schedules/all_reduce/mine.cpp: a source in algorithms has a name that ends in .cc")
+                          "algorithms/schedules/all_reduce/mine.cpp: the name of a source in algorithms must end in .cc")
 
     def test_every_own_file_is_listed_once(self):
         said, manifest = self.configure(lambda algorithms: None)

@@ -152,7 +152,7 @@ class Files(unittest.TestCase):
     def test_good_files_pass(self):
         for path, content in [
             ("src/plan/x.cc", "\n" * 600),
-            ("src/base/logging.cc", 'std::fprintf(stderr, "x");\nstd::snprintf(b, 1, "x");\nabsl::SNPrintF();\n'),
+            ("src/base/config.cc", 'std::fprintf(stderr, "x");\nstd::snprintf(b, 1, "x");\nabsl::SNPrintF();\n'),
             ("bindings/cli/main.cc", 'printf("1");\n'),
             ("src/kernels/x.h", "inline int F(unsigned n) { return std::bit_width(n); }\n"),
         ]:

@@ -13,8 +13,8 @@
 
 namespace tutti::cli {
 
-// One case of a benchmark: what is measured at every size, and how. bench_sweep.h makes several cases of flags that
-// name several collectives, types, operators, schedules or codecs.
+// One case of a benchmark: what is measured at every size, and how. sweep.h makes several cases of flags that name
+// several collectives, types, operators, schedules or codecs.
 struct BenchOptions {
   std::string collective;  // a name of BenchNames()
   int ranks = 2;
