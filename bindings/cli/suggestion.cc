@@ -12,7 +12,7 @@ std::string Suggestion(absl::string_view word, absl::Span<const std::string> nam
   const std::vector<absl::string_view> known(names.begin(), names.end());
   const absl::string_view nearest = Nearest(word, known, word.size() / 2);
   if (!nearest.empty()) return absl::StrCat("; did you mean ", nearest, "?");
-  return absl::StrCat("; there are ", absl::StrJoin(names, ", "));
+  return absl::StrCat("; valid: ", absl::StrJoin(names, ", "));
 }
 
 }  // namespace tutti::cli

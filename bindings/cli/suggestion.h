@@ -9,8 +9,7 @@
 
 namespace tutti::cli {
 
-// "; did you mean X?" where a name X takes at most half as many edits as `word` has letters, else "; there are A, B,
-// C".
+// "; did you mean X?" where a name X takes at most half as many edits as `word` has letters, else "; valid: A, B, C".
 std::string Suggestion(absl::string_view word, absl::Span<const std::string> names);
 
 }  // namespace tutti::cli

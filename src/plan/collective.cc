@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/nearest.h"
 #include "plan/limits.h"
 #include "plan/name_of.h"
 
@@ -120,16 +119,7 @@ absl::string_view Name(Collective collective) {
 }
 
 absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
-  for (Collective collective : kAllCollectives) {
-    if (Name(collective) == name) return collective;
-  }
-  std::vector<absl::string_view> names;
-  names.reserve(kAllCollectives.size());
-  for (Collective collective : kAllCollectives) names.push_back(Name(collective));
-  const absl::string_view nearest = Nearest(name, names, name.size() / 2);
-  return absl::InvalidArgumentError(absl::StrCat("unknown collective '", name, "'; ",
-                                                 nearest.empty() ? absl::StrCat("valid: ", absl::StrJoin(names, ", "))
-                                                                 : absl::StrCat("did you mean ", nearest, "?")));
+  return ParseName(kAllCollectives, "collective", name);
 }
 
 std::int64_t InputCount(const CollectiveSpec& spec, Rank rank, int size) {

@@ -9,19 +9,6 @@
 #include "plan/name_of.h"
 
 namespace tutti {
-namespace {
-
-template <typename T, std::size_t N>
-absl::StatusOr<T> ParseName(const std::array<T, N>& all, absl::string_view what, absl::string_view name) {
-  for (T value : all) {
-    if (Name(value) == name) return value;
-  }
-  const std::string valid =
-      absl::StrJoin(all, ", ", [](std::string* out, T value) { absl::StrAppend(out, Name(value)); });
-  return absl::InvalidArgumentError(absl::StrCat("unknown ", what, " '", name, "'; valid: ", valid));
-}
-
-}  // namespace
 
 absl::string_view Name(DType dtype) {
   static constexpr std::array<absl::string_view, kAllDTypes.size()> kNames = {

@@ -47,7 +47,7 @@ TEST(MainTest, SaysWhatWouldBeRight) {
       {"launch -n two -- true", "two"},
       {"launch --rank 2 -- true", "did you mean --ranks?"},
       {"docs algorithm", "page: 'algorithm' is not known; did you mean algorithms?"},
-      {"docs nope", "page: 'nope' is not known; there are algorithms, configuration, schedules"},
+      {"docs nope", "page: 'nope' is not known; valid: algorithms, configuration, schedules"},
       {"bench all_reduce --buffers area", "--buffers: 'area' is not known; did you mean arena?"},
       {"info now", "one argument too many"},
   };

@@ -14,7 +14,7 @@ TEST(SuggestionTest, NamesWhatWasProbablyMeant) {
 }
 
 TEST(SuggestionTest, ListsEverythingWhenNothingIsNear) {
-  EXPECT_EQ(Suggestion("zzzzzz", std::vector<std::string>{"ring", "direct"}), "; there are ring, direct");
+  EXPECT_EQ(Suggestion("zzzzzz", std::vector<std::string>{"ring", "direct"}), "; valid: ring, direct");
 }
 
 }  // namespace

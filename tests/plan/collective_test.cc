@@ -25,9 +25,7 @@ TEST(CollectiveTest, NamesParseBack) {
   for (Collective collective : kAllCollectives) EXPECT_EQ(*ParseCollective(Name(collective)), collective);
   const absl::Status status = ParseCollective("allreduce").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'allreduce'; did you mean all_reduce?"));
-  EXPECT_THAT(std::string(ParseCollective("ring").status().message()),
-              HasSubstr("'ring'; valid: all_reduce, reduce_scatter"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'allreduce'; valid: all_reduce, reduce_scatter"));
 }
 
 TEST(CollectiveTest, WhatTheFieldsOfASpecMeanFor) {
