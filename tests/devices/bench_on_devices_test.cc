@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bindings/cli/bench/device.h"
+#include "bindings/cli/bench/nccl/raw_nccl.h"
 #include "bindings/cli/command.h"
-#include "bindings/cli/nccl/raw_nccl.h"
 #include "comm/device_parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
 // What raw NCCL does when its peers or its GPU do not answer. Calls that end well: bench_on_devices_test.cc.
-#include "bindings/cli/nccl/raw_nccl.h"
+#include "bindings/cli/bench/nccl/raw_nccl.h"
 
 #include <atomic>
 #include <functional>

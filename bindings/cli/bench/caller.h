@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "bindings/cli/nccl/raw_nccl.h"
+#include "bindings/cli/bench/nccl/raw_nccl.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/communicator.h"
 

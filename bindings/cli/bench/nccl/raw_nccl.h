@@ -1,7 +1,7 @@
 // NCCL as a program calls it that has no Tutti, to be measured beside Tutti (`tutti bench --peer nccl`). This folder
 // alone of the bindings sees NCCL's functions themselves: Tutti's native transport is part of what is measured.
-#ifndef TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
-#define TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
+#ifndef TUTTI_BINDINGS_CLI_BENCH_NCCL_RAW_NCCL_H_
+#define TUTTI_BINDINGS_CLI_BENCH_NCCL_RAW_NCCL_H_
 
 #include <memory>
 
@@ -62,4 +62,4 @@ class RawNccl {
 }  // namespace cli
 }  // namespace tutti
 
-#endif  // TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
+#endif  // TUTTI_BINDINGS_CLI_BENCH_NCCL_RAW_NCCL_H_

@@ -1,4 +1,4 @@
-#include "bindings/cli/nccl/raw_nccl.h"
+#include "bindings/cli/bench/nccl/raw_nccl.h"
 
 #include <sched.h>
 

@@ -1,4 +1,6 @@
 // tutti info: what this build can do on this machine, and how it is configured.
+#include "bindings/cli/command.h"
+
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <unistd.h>
@@ -9,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "bindings/cli/command.h"
 #include "bindings/cli/processors.h"
 #include "tutti/algorithm.h"
 #include "tutti/bootstrap.h"
