@@ -174,7 +174,7 @@ def page(data):
              " explained below.", "",
              "`tutti advise` has these figures, and takes for a codec the longer one of two times: that of 64 KB, which is the"
              " arithmetic's on this processor, and that of 64 MB, which is memory's, as a multiple of memcpy's where the"
-             " training runs ([training](../training.md#which-strategy)).", "",
+             " training runs ([choosing a strategy](../choosing_a_strategy.md#which-strategy)).", "",
              "| | before | now | × memcpy before | × memcpy now | memory allows | goal | 64 KB before | 64 KB now | instructions before"
              " | now |", "| --- |" + " ---: |" * 10]
     lines.append(f"| memcpy | {speed(before, MEMCPY, OUT_OF_CACHE)} | {speed(now, MEMCPY, OUT_OF_CACHE)} | | | | |"

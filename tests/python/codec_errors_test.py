@@ -1,4 +1,4 @@
-"""What codecs do to an average of gradients: what docs/training.md says of it, measured."""
+"""What codecs do to an average of gradients: what docs/choosing_a_strategy.md says of it, measured."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch
 
-PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/training.md").read_text(encoding="utf-8")
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/choosing_a_strategy.md").read_text(encoding="utf-8")
 RANKS = 4
 COUNT = RANKS * 128 * 1024  # each rank's chunk is made of whole blocks
 KINDS = ("normal", "heavy tails", "outliers")  # columns of the table

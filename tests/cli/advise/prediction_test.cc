@@ -148,7 +148,7 @@ TEST(AdvisePredictionTest, FastMemoryDoesNotHasteWhatCodecsCompute) {
   EXPECT_GT(communication_s(0.01), communication_s(1) * 20);
 }
 
-// docs/training.md and the help of --memory-bandwidth say so.
+// docs/choosing_a_strategy.md and the help of --memory-bandwidth say so.
 TEST(AdvisePredictionTest, TheDefaultMemoryIsAQuarterFasterThanItsMemcpy) {
   const CostModel& model = DefaultCostModel();
   EXPECT_EQ(model.memory_bytes_per_s, 1.25 * model.copy_bytes_per_s / 2);  // memcpy reads as many bytes as it writes

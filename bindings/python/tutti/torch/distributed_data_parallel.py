@@ -118,13 +118,14 @@ class DistributedDataParallel(torch.nn.Module):
     a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
-    0, ``"average"`` floating and complex buffers, or ``"leave"`` each rank its own. Without an optimizer whose steps the
-    model hears of, the first forward after each ``backward()`` that exchanges gradients does so, as that of torch's: all
-    ranks make it. A buffer that the module assigns anew, fills or registers later counts as it is then, and has one shape
-    on all ranks. With ``find_unused_parameters`` a backward need
-    not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
-    ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and schedules, and the fastest are kept
-    (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says.
+    0, ``"average"`` floating and complex buffers, or ``"leave"`` each rank its own. Without ``optimizer`` the model
+    does not see steps: it then makes buffers equal in the first forward after a ``backward()`` that exchanged
+    gradients, as torch's DistributedDataParallel does, so all ranks must call forward. A buffer that the module
+    replaces or registers later is exchanged from then on; its shape must be the same on all ranks.
+
+    With ``find_unused_parameters`` a backward need not reach all parameters: ``grad`` of those that no rank used stays
+    None. Gradients travel in buckets of ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and
+    schedules, and the fastest are kept (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says.
 
     ValueError names an argument or a call that is wrong; DistBackendError names the rank that died or is missing, and
     is also raised by ``backward()``. Used by one thread at a time. All ranks drop the model at the same step.
