@@ -1,5 +1,5 @@
-// The GPUs of this machine and the NCCL of this process, or why there are none: what `tutti info` prints. And a copy
-// between their memory and that of the host.
+// The GPUs of this machine and the NCCL of this process, or why there are none, as `tutti info` prints them; and copies
+// between the memory of GPUs and that of the host.
 #ifndef TUTTI_DEVICES_H_
 #define TUTTI_DEVICES_H_
 
@@ -30,7 +30,8 @@ absl::StatusOr<CudaSummary> DescribeCuda();
 // How many GPUs communicators of this process can use, at least 1: CommunicatorOptions::cuda_device is one of 0, 1, ….
 // Otherwise the reason why there is none: the error of DescribeCuda or of DescribeNccl. Takes no memory of a GPU.
 absl::StatusOr<int> UsableDevices();
-// One of them; takes memory of that GPU alone. InvalidArgument for a number that is out of range.
+// Describes GPU `device` of 0 … UsableDevices() - 1, and takes memory of that GPU alone. InvalidArgument for another
+// number.
 absl::StatusOr<DeviceSummary> DescribeDevice(int device);
 
 struct NcclSummary {
@@ -40,12 +41,12 @@ struct NcclSummary {
   std::vector<std::string> missing;
 };
 
+// Loads NCCL. NotFound when there is none, FailedPrecondition when it is too old.
+absl::StatusOr<NcclSummary> DescribeNccl();
+
 // Copies between any two of memory of the host and of GPUs, and waits for the end of the copy, which begins after what
 // is on the default stream of the GPU that has the memory. Errors are those of DescribeCuda.
 absl::Status CopyMemory(void* to, const void* from, std::int64_t bytes);
-
-// Loads NCCL. NotFound when there is none, FailedPrecondition when it is too old.
-absl::StatusOr<NcclSummary> DescribeNccl();
 
 }  // namespace tutti
 
