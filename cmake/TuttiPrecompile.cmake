@@ -1,6 +1,6 @@
 # Headers that many sources include are parsed once for all sources, which saves a third of a test's compile time, and
-# three quarters for a test that includes torch. Presets turn this on (TUTTI_PRECOMPILE); only a build without it
-# is sure to find a source that lacks an include.
+# three quarters for a test that includes torch. Presets turn this on (TUTTI_PRECOMPILE); only a build without it is
+# sure to find a source that lacks an include.
 option(TUTTI_PRECOMPILE "Parse once what many sources include: standard headers, Abseil's, GoogleTest's and torch's" OFF)
 
 # tutti_precompile(OWNER LIBRARIES LIBRARY... HEADERS HEADER... [OPTIONS OPTION...]): parses headers as those of OWNER,

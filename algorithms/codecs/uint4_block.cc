@@ -41,11 +41,11 @@ struct Uint4Block : codecs::KernelScheme<Uint4Block, kernels::EncodeRangeBlocks,
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
 };
 
-// The largest error of an element of a block that is rotated. A piece of n = 2^k elements is multiplied by
-// there · H · signs, and back by signs · H · back, with there · back · n = 1; every piece of a block is at most as long
-// as the first one. H adds n numbers, so that an error e of each of them becomes back · n · e at most, if all of them
-// point one way. (They rarely do: the root mean square of the errors grows by √2 at most.) An error e is that of the
-// grid, and what the sums of fp32 lose: a sum of n numbers in k passes loses at most k · 2^-24 times the sum of their
+// The largest error of an element of a block that is rotated. A piece of n = 2^k elements is multiplied by there · H ·
+// signs, and back by signs · H · back, with there · back · n = 1; every piece of a block is at most as long as the
+// first one. H adds n numbers, so that an error e of each of them becomes back · n · e at most, if all of them point
+// one way. (They rarely do: the root mean square of the errors grows by √2 at most.) An error e is that of the grid,
+// and what the sums of fp32 lose: a sum of n numbers in k passes loses at most k · 2^-24 times the sum of their
 // magnitudes, on the way there and again on the way back. Last, the factors `there` and `back` round what is below the
 // smallest normal number, by half of the smallest fp32.
 double LargestRotatedError(absl::Span<const float> block, const CodecOptions& options) {

@@ -71,8 +71,8 @@ struct CollectiveSpec {
   bool operator==(const CollectiveSpec&) const = default;
 };
 
-// Elements that `rank` must supply (input) and will receive (output) in a world of `size`; 0 where a rank
-// that is not the root has no buffer of that kind.
+// Elements that `rank` must supply (input) and will receive (output) in a world of `size`; 0 where a rank that is not
+// the root has no buffer of that kind.
 std::int64_t InputCount(const CollectiveSpec& spec, Rank rank, int size);
 std::int64_t OutputCount(const CollectiveSpec& spec, Rank rank, int size);
 

@@ -91,9 +91,9 @@ class QAdam final : public MomentumSource {
 
   // Changes the weights by the result of the last backward. FailedPrecondition when no backward that synchronizes has
   // ended since the last step, or another one was begun after it and has not ended (it may have been given up): nothing
-  // is changed then. Allocates nothing. With freeze=variance, Step is collective in the
-  // steps that look at the norm. `untouched`, ascending, lists parameters that keep their weights, m and v, as torch
-  // keeps those without a gradient; equal on all ranks (Synchronizer::used tells which parameters no rank has used).
+  // is changed then. Allocates nothing. With freeze=variance, Step is collective in the steps that look at the norm.
+  // `untouched`, ascending, lists parameters that keep their weights, m and v, as torch keeps those without a gradient;
+  // equal on all ranks (Synchronizer::used tells which parameters no rank has used).
   absl::Status Step(absl::Span<const int> untouched = {});
 
   const std::vector<Group>& groups() const { return groups_; }

@@ -96,8 +96,8 @@ struct JobKey {
 };
 
 struct TcpStoreServerOptions {
-  // A numeric address or a host name of this machine. Keep the default when all ranks are on this machine;
-  // otherwise the address of the interface that the job uses.
+  // A numeric address or a host name of this machine. Keep the default when all ranks are on this machine; otherwise
+  // the address of the interface that the job uses.
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
   // Refuse a second process that joins as the same rank: such a process belongs to a later job that found this job's
@@ -105,8 +105,8 @@ struct TcpStoreServerOptions {
   bool one_process_per_rank = false;
   // The first processes that join as each rank share a table, the second processes another one, and so on, so that the
   // ranks of a job can run one program after another (sh -c 'train && evaluate'), and a rank whose first program has
-  // ended is not taken for one that misses the second. A table is emptied when all ranks have joined it and
-  // none is connected any more.
+  // ended is not taken for one that misses the second. A table is emptied when all ranks have joined it and none is
+  // connected any more.
   bool one_table_per_program = false;
   // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
   std::optional<Rank> serving_rank = std::nullopt;

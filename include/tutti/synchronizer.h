@@ -177,10 +177,9 @@ class Synchronizer {
   absl::Status BeginBackward();
   // Marks gradient `i` as complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns, as is a call where there
-  // is no parameter `i`. The second form
-  // names the stream on which a gradient of a GPU is computed, where that is not the one of SetStream; the stream must
-  // live until FinishBackward, and add to the view after what was on the stream of SetStream when BeginBackward
-  // returned.
+  // is no parameter `i`. The second form names the stream on which a gradient of a GPU is computed, where that is not
+  // the one of SetStream; the stream must live until FinishBackward, and add to the view after what was on the stream
+  // of SetStream when BeginBackward returned.
   void MarkReady(int i);
   void MarkReady(int i, void* stream);
   // The parameters that are not marked ready in this step; those without elements need no mark, and are always used.

@@ -227,8 +227,8 @@ struct TransportOptions {
 
 // The in-process transport, whose ranks are threads: the reference for all others. All ranks of a world are made from
 // one hub. `ranks_per_node` consecutive ranks act as a node and map each other's memory; 0: all ranks do.
-// MakeInprocTransport: FailedPrecondition when the hub has its `size` ranks already, InvalidArgument when
-// `hub` is null or options.region_bytes < 1, ResourceExhausted when there is no address space for the region.
+// MakeInprocTransport: FailedPrecondition when the hub has its `size` ranks already, InvalidArgument when `hub` is null
+// or options.region_bytes < 1, ResourceExhausted when there is no address space for the region.
 class InprocHub;
 std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,

@@ -296,7 +296,7 @@ std::string ConfigurationMarkdown() {
       &text,
       "\nVariables that other parts of Tutti read: the Python package, the build and the tests. Of a variable "
       "whose name begins\nwith `TUTTI_` and is in neither table, rank 0 says on stderr that it has no effect, "
-      "and,\nwhere a name is near, which name was probably meant.\n\n| variable | meaning |\n|---|---|\n");
+      "and, where a name is near,\nwhich name was probably meant.\n\n| variable | meaning |\n|---|---|\n");
   for (const OfOthers& variable : kOfOthers) {
     absl::StrAppend(&text, "| `", variable.name, "` | ", variable.doc, " |\n");
   }

@@ -79,8 +79,8 @@ struct GroupMember {
   std::uint64_t generation = 0;  // the generation of that control block
 };
 
-// The channel of a group; `members` are in group order, this rank is members[rank], with a block that
-// runtime.blocks has opened.
+// The channel of a group; `members` are in group order, this rank is members[rank], with a block that runtime.blocks
+// has opened.
 std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members);
 // Gives `channel` what it needs on the GPU, where this rank has one; `store` is the group's, in which the ranks tell
 // how they meet. Collective.

@@ -72,9 +72,9 @@ struct EngineOptions {
 //   (docs/decisions/0016). Where the peers are threads, or there is no memory for a copy, the engine waits for up to
 //   30 s instead, and gives up then.
 // - No message of the channel is under way: receives have been cancelled, sends taken or thrown away by the peers
-//   (Transport::Discard), whose engine threads look for that every 200 ms. When no message has
-//   come back for a second (longer where a Send or Recv has a long message), the peers of those that are left are given
-//   up (Transport::Disconnect); if a message is still not back a second later, the whole transport is shut down.
+//   (Transport::Discard), whose engine threads look for that every 200 ms. When no message has come back for a second
+//   (longer where a Send or Recv has a long message), the peers of those that are left are given up
+//   (Transport::Disconnect); if a message is still not back a second later, the whole transport is shut down.
 // The driver never waits for any of that: calls of other channels go on meanwhile. But it waits for up to two seconds
 // until the native transport of a channel has given up what is on a stream (Executor::Abandon).
 class Engine : public std::enable_shared_from_this<Engine> {

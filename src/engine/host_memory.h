@@ -44,8 +44,8 @@ class HostMemory {
   bool stages_output() const { return staging_out_.data() != nullptr; }
   std::int64_t held_bytes() const;
 
-  // Hands what peers may still read over to `lent`: scratch until the borrowers have completed `run` of `lane`
-  // (-1: no run has used it), or, after a failure, everything until they have closed the channel.
+  // Hands what peers may still read over to `lent`: scratch until the borrowers have completed `run` of `lane` (-1: no
+  // run has used it), or, after a failure, everything until they have closed the channel.
   void GiveBack(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run);
   void GiveBackAfterFailure(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers);
 

@@ -40,9 +40,8 @@ struct StreamDevice {
 };
 
 // The stream of one channel, and the transports that perform collectives there: of all ranks, and of the groups that
-// plans name (Plan::groups). A channel has a stream of its own,
-// because ranks may make the calls of different channels in different orders, and a stream would let the second wait
-// for the first.
+// plans name (Plan::groups). A channel has a stream of its own, because ranks may make the calls of different channels
+// in different orders, and a stream would let the second wait for the first.
 class ChannelOnDevice {
  public:
   // `native` may be null where the group has one rank.

@@ -1,5 +1,5 @@
-// The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops and the
-// kernels of GPUs give equal bits. docs/decisions/0002-uint8-block.md derives the arithmetic.
+// The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops and the kernels of
+// GPUs give equal bits. docs/decisions/0002-uint8-block.md derives the arithmetic.
 #ifndef TUTTI_KERNELS_GRID_H_
 #define TUTTI_KERNELS_GRID_H_
 

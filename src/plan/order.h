@@ -51,8 +51,8 @@ class Order {
   std::vector<Position> givers(Position at) const;
 
   using Pair = std::pair<Position, Position>;
-  // The first of `pairs`, by its later step, whose first step does not happen before its second. `done` is
-  // told the part of the pairs that has been looked at.
+  // The first of `pairs`, by its later step, whose first step does not happen before its second. `done` is told the
+  // part of the pairs that has been looked at.
   std::optional<Pair> FirstUnordered(
       std::vector<Pair> pairs, absl::FunctionRef<void(double)> done = [](double) {}) const;
 

@@ -7,6 +7,7 @@ import sys
 import tree
 
 MAX_LINES = 600
+FILLED_COLUMNS = 118  # of a comment; two less than clang-format lets pass
 VAGUE = {"util", "utils", "helper", "helpers", "common", "misc"}
 LIBRARY = ("include", "src", "algorithms", "transports")
 # Folders of tests/ that mirror no folder of the tree, because their tests span layers.
@@ -16,6 +17,8 @@ MIRRORED = ("src", ".", "algorithms", "bindings")
 PRINTS = re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w.:>])(std::)?(printf|puts|putchar)\s*\(")
 ON_DEVICE = re.compile(r"TUTTI_HOST_DEVICE|__device__")
 BITS = re.compile(r"\bstd::(bit_(?:floor|ceil|width)|count[lr]_(?:zero|one)|popcount|has_single_bit)\b")
+COMMENT = re.compile(r"( *(?://|#) )(\S.*)")
+NOT_PROSE = re.compile(r"[-*\d[]|//|.*[←=]")  # lists, headings, marks, code and formulas
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 
@@ -38,6 +41,18 @@ def text(path, text):
         yield f"{path}: does not end with a newline"
     if UNFINISHED.search(text):
         yield f"{path}: '{UNFINISHED.search(text).group()}': finish it, or open an issue"
+
+
+def filled(path, text):
+    if pathlib.PurePosixPath(path).suffix not in tree.CODE:
+        return
+    lines = text.splitlines()
+    for number, (line, below) in enumerate(zip(lines, lines[1:]), 1):
+        first, second = COMMENT.fullmatch(line), COMMENT.fullmatch(below)
+        if not first or not second or first[1] != second[1] or NOT_PROSE.match(first[2]) or NOT_PROSE.match(second[2]):
+            continue
+        if first[2][-1] not in ".:;" and len(line) + 1 + len(second[2].split()[0]) <= FILLED_COLUMNS:
+            yield f"{path}:{number}: a comment goes on below, although the next word has room here"
 
 
 def quiet(path, text):
@@ -76,7 +91,7 @@ def mirrored(path, root):
 
 
 def violations_of(path, content, root=tree.ROOT):
-    for rule in (size, names, text, quiet, on_device):
+    for rule in (size, names, text, filled, quiet, on_device):
         yield from rule(path, content)
     yield from mirrored(path, root)
 

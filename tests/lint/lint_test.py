@@ -143,6 +143,7 @@ class Files(unittest.TestCase):
             ("src/plan/x.cc", "\tint x;\n"),
             ("src/plan/x.cc", "int x;"),
             ("src/plan/x.cc", "// TODO: the rest\n"),
+            ("src/plan/x.cc", "// A comment that ends early and\n// goes on.\n"),
             ("src/plan/x.cc", "std::cout << 1;\n"),
             ("src/plan/x.cc", 'printf("1");\n'),
             ("src/kernels/x.h", "TUTTI_HOST_DEVICE int F(unsigned n) { return std::bit_width(n); }\n"),
@@ -153,6 +154,7 @@ class Files(unittest.TestCase):
         for path, content in [
             ("src/plan/x.cc", "\n" * 600),
             ("src/base/config.cc", 'std::fprintf(stderr, "x");\nstd::snprintf(b, 1, "x");\nabsl::SNPrintF();\n'),
+            ("src/plan/x.cc", "// A sentence.\n// Another one:\n// x ← y\n// - an item\n// [region]\n// " + "x" * 113 + "\n// goes on\n"),
             ("bindings/cli/main.cc", 'printf("1");\n'),
             ("src/kernels/x.h", "inline int F(unsigned n) { return std::bit_width(n); }\n"),
         ]:

@@ -51,8 +51,8 @@ struct Library {
 
 // The library, loaded at the first call and never unloaded. A libucp that the process has loaded already is taken, and
 // where there is only a libucs (which an MPI leaves behind), the libucp that lies beside that libucs: one process can
-// have the libraries of one UCX only. NotFound says what could not be loaded. Thread-safe, except
-// that the first call sets UCX_* variables that are not set: no other thread may read the environment meanwhile.
+// have the libraries of one UCX only. NotFound says what could not be loaded. Thread-safe, except that the first call
+// sets UCX_* variables that are not set: no other thread may read the environment meanwhile.
 const absl::StatusOr<Library>& LoadLibrary();
 
 }  // namespace tutti::ucx

@@ -43,9 +43,9 @@ class NodeRendezvous {
   const Nonce& nonce() const { return nonce_; }
 
   // Meets every member (all ranks of the node but this one), by `end_ns` (of MonotonicNanos) whatever strangers do, and
-  // hands this rank's region and `wake`, the event descriptor on which the rank sleeps, to each;
-  // then closes the socket to strangers. Unavailable and DeadlineExceeded name the rank that could not be met;
-  // PermissionDenied names the rank that runs as another user, ResourceExhausted the limit of the system to raise.
+  // hands this rank's region and `wake`, the event descriptor on which the rank sleeps, to each; then closes the socket
+  // to strangers. Unavailable and DeadlineExceeded name the rank that could not be met; PermissionDenied names the rank
+  // that runs as another user, ResourceExhausted the limit of the system to raise.
   absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
                                              absl::Span<const NodeMember> members, std::int64_t end_ns);
 

@@ -4,8 +4,8 @@
 // of chunk r, then an all-gather around the ring carries the results to every rank.
 //
 // Steps per rank: 2(n-1) for n ranks, each one chunk sent and one received. Bytes sent: 2·(n-1)/n·S, the minimum for
-// messages (16-bit sums, averages and products: 3·(n-1)/n·S, since partials are fp32). Latency grows with n, so
-// the ring serves large buffers; all links carry equal load.
+// messages (16-bit sums, averages and products: 3·(n-1)/n·S, since partials are fp32). Latency grows with n, so the
+// ring serves large buffers; all links carry equal load.
 #include "tutti/schedule.h"
 #include "tutti/schedules/chunks.h"
 #include "tutti/schedules/ring_steps.h"

@@ -78,8 +78,8 @@ struct BenchRow {
   double p99_us = 0;
   double p99_9_us = 0;
   double max_us = 0;
-  // The longest call: its number, from 1; the rank that took longest, whose time is max_us; the rank that was
-  // through first, and its time.
+  // The longest call: its number, from 1; the rank that took longest, whose time is max_us; the rank that was through
+  // first, and its time.
   int longest_call = 0;
   Rank slowest_rank = 0;
   Rank fastest_rank = 0;

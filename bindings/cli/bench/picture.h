@@ -12,8 +12,8 @@ namespace tutti::cli {
 // The number of series that a reader can tell apart in one picture, which says how many it leaves out.
 inline constexpr int kMaxSeries = 21;
 
-// An SVG with a curve for each series of the records; predicted times are dashed curves of the same color. Notes
-// say of each record whether its results were wrong or not checked.
+// An SVG with a curve for each series of the records; predicted times are dashed curves of the same color. Notes say of
+// each record whether its results were wrong or not checked.
 std::string PictureOf(absl::Span<const BenchRecord> records);
 
 }  // namespace tutti::cli

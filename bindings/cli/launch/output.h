@@ -29,8 +29,8 @@ class LineTagger {
 };
 
 // Text on its way to a descriptor of any kind: the descriptor may be non-blocking, and its reader slow or gone. Text is
-// lost only by an error, and no call waits for the reader. (A terminal may hold a Write back until the
-// terminal has taken the few thousand bytes of one write.)
+// lost only by an error, and no call waits for the reader. (A terminal may hold a Write back until the terminal has
+// taken the few thousand bytes of one write.)
 class Outlet {
  public:
   explicit Outlet(int fd) : fd_(fd) {}

@@ -18,8 +18,7 @@ namespace tutti::schedules {
 // second round of signals, after which an input may change. A copy of more bytes costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
 
-// The scratch of a lane: within it a rank may be several calls ahead of its peers, and needs no
-// memory of the arena.
+// The scratch of a lane: within it a rank may be several calls ahead of its peers, and needs no memory of the arena.
 inline constexpr std::int64_t kLaneBytes = 64 << 10;
 
 // OK where peers are mapped, and the `blocks` blocks of spec.count elements that a rank copies to scratch before it

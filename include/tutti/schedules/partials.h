@@ -1,6 +1,6 @@
 // Partials: operands that travel between ranks while a result is still incomplete. Sums, averages and products of
-// 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; other partials have
-// the type of the elements. So have those of two ranks, whose one combination is the last.
+// 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; other partials have the
+// type of the elements. So have those of two ranks, whose one combination is the last.
 #ifndef TUTTI_SCHEDULES_PARTIALS_H_
 #define TUTTI_SCHEDULES_PARTIALS_H_
 

@@ -18,8 +18,8 @@ namespace tutti::nn {
 // throws what a handler on this thread has raised, if one has.
 inline void (*throw_what_a_signal_raised)() = nullptr;
 
-// Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what Tutti
-// does not support, and c10::DistBackendError for everything that went wrong between the ranks.
+// Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what Tutti does
+// not support, and c10::DistBackendError for everything that went wrong between the ranks.
 inline void ThrowIfError(const absl::Status& status) {
   if (status.ok()) return;
   if (absl::IsCancelled(status) && throw_what_a_signal_raised != nullptr) throw_what_a_signal_raised();

@@ -1,6 +1,6 @@
-// Replicas keeps the replicas of one model in step: the policy that every adapter has in common. To Replicas a
-// model is a list of named parameters and buffers, which a torch::nn::Module (tutti::nn::DataParallel) or a module of
-// Python (tutti.torch.DistributedDataParallel) holds.
+// Replicas keeps the replicas of one model in step: the policy that every adapter has in common. To Replicas a model is
+// a list of named parameters and buffers, which a torch::nn::Module (tutti::nn::DataParallel) or a module of Python
+// (tutti.torch.DistributedDataParallel) holds.
 #ifndef TUTTI_TORCH_REPLICAS_H_
 #define TUTTI_TORCH_REPLICAS_H_
 
