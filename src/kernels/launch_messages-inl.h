@@ -3,6 +3,7 @@
 #define TUTTI_KERNELS_LAUNCH_MESSAGES_INL_H_
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/launch.h"
 #include "kernels/range_coders.h"
@@ -37,7 +38,7 @@ absl::Status LaunchBatch(const Launcher& launcher, Coder coder, const Batch<Job,
     case Coder::kTopK:
       return launcher.template EnqueueUnits<TopKCoder, Runner>(batch);
   }
-  return absl::InternalError("a coder that does not exist");
+  return absl::InternalError("coder " + std::to_string(static_cast<int>(coder)) + " does not exist");
 }
 
 // Launches jobs together that follow one another and have one coder.

@@ -8,7 +8,9 @@
 namespace tutti {
 
 absl::Status CheckKey(absl::string_view key) {
-  if (key.empty()) return absl::InvalidArgumentError("store key is empty");
+  if (key.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("store key is empty, must have 1 to ", kMaxKeyBytes, " bytes"));
+  }
   if (key.size() > kMaxKeyBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("store key of ", key.size(), " bytes; at most ", kMaxKeyBytes, " are allowed"));

@@ -160,7 +160,10 @@ absl::Status GradientExchange::CheckStep(absl::Span<const int> missing) const {
 }
 
 absl::Status GradientExchange::Finish() {
-  if (!in_step_) return absl::FailedPreconditionError("FinishBackward without BeginBackward");
+  if (!in_step_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", context_.communicator.rank(), ": FinishBackward needs a BeginBackward before it"));
+  }
   if (synchronizing_) {
     const std::vector<int> missing = MissingGradients();
     if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);

@@ -109,7 +109,9 @@ absl::Status NcclTransport::Enqueue(absl::Span<const NativeCall> calls, CUstream
 
 absl::StatusOr<bool> NcclTransport::Ready() {
   if (!failure_.ok()) return failure_;
-  if (comm_ == nullptr) return absl::FailedPreconditionError("the NCCL communicator has been finalized");
+  if (comm_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("rank ", rank_, ": the NCCL communicator has been finalized"));
+  }
   if (launch_ != nullptr && inside_->has_returned()) {
     inside_ = nullptr;
     const std::shared_ptr<Launch> launch = std::exchange(launch_, nullptr);

@@ -46,7 +46,7 @@ absl::Status About(Rank rank, const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::string> UcxTransport::Address() {
-  if (worker_ == nullptr) return absl::FailedPreconditionError("the transport has been shut down");
+  if (worker_ == nullptr) return absl::FailedPreconditionError("Address: the transport has been shut down");
   PeerAddress address;
   address.node = node_;
   address.user = geteuid();
@@ -66,7 +66,10 @@ absl::StatusOr<std::string> UcxTransport::Address() {
 absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blobs, absl::Time deadline) {
   const std::int64_t end_ns = NanosAt(deadline);
   const int size = static_cast<int>(blobs.size());
-  if (worker_ == nullptr || !endpoints_.empty()) return absl::FailedPreconditionError("Connect is called once");
+  if (worker_ == nullptr || !endpoints_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, ": Connect was called before, or the transport has been shut down"));
+  }
   if (size > kMaxSize)
     return absl::InvalidArgumentError(absl::StrCat(size, " ranks; UCX tags have room for ", kMaxSize));
   if (rank < 0 || rank >= size) {
