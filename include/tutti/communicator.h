@@ -133,11 +133,8 @@ class Communicator {
                                                               std::unique_ptr<Transport> transport,
                                                               const CommunicatorOptions& options = {});
   // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
-  // at once where all calls have ended; milliseconds where some have not; a second or two where a peer is stopped and
-  // has been sent something; as long as a slow network takes for what has been sent; up to 30 s where the peers are
-  // threads of this process and one of them is in a copy that long; as long as the transport's Shutdown, two seconds at
-  // most, for the last communicator of a world; and with a GPU, where a peer has not left, two seconds more and two for
-  // each of NCCL's communicators: one, and with hierarchical strategies up to three.
+  // no time where all calls have ended, otherwise mostly milliseconds. docs/errors.md, "How long the end takes", has the
+  // cases that take longer.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

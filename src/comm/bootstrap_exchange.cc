@@ -75,8 +75,8 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
 }
 
 // Leaves a note in the place of each missing contribution, at `handed_out` (unless that is ""), and in the place of
-// `own`: other ranks that wait there then hear why this rank gave up, and not only that this rank is gone; and a rank
-// that comes later does not take the contribution of one that has given up for that of one that is there.
+// `own`. Other ranks that wait there then hear why this rank gave up, and not only that this rank is gone. A rank that
+// comes later sees by the note that the contribution is from a rank that gave up.
 void GiveUp(Store& store, absl::string_view prefix, absl::string_view handed_out, Rank own, Missing missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);

@@ -42,8 +42,8 @@ struct EngineOptions {
   // The presence words of every rank, by rank of the world; nullptr where the rank's memory is not mapped. This rank's
   // own entry is never nullptr.
   std::vector<Presence*> presence;
-  // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds, unless another rank
-  // waited last on the same processor.
+  // A waiting thread may spin for some microseconds, because the ranks of this node do not outnumber its cores. The
+  // thread does not spin where another rank was the last to wait on the same processor.
   bool may_spin = false;
   // How often a rank, also one that has nothing to do, looks for peers that say goodbye, ask for whom this rank waits,
   // or need a message of theirs to be thrown away.

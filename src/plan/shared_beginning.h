@@ -6,10 +6,11 @@
 
 namespace tutti {
 
-// The number of steps with which both `mapped` and `staged` begin, if these steps let a rank decide which of the two
-// plans it goes on with: they wait for all peers, and do no more in the memory of peers than read scratch; and if the
-// later steps of `staged` wait again for each peer whose memory they touch. 0 if not, or if `mapped` sends messages.
-// Both plans are of one rank and one call.
+// The number of steps with which both plans begin, after which a rank may go on with either of the two; 0 if there is no
+// such beginning. Both plans are of one rank and one call. The beginning is one only if
+// - its steps wait for all peers, and do no more in the memory of peers than read scratch,
+// - the later steps of `staged` wait again for each peer whose memory they touch, and
+// - `mapped` sends no messages.
 StepId SharedBeginning(const Plan& mapped, const Plan& staged);
 
 }  // namespace tutti

@@ -47,12 +47,17 @@ struct Message {
   }
 };
 
-// News for one rank: a message to receive, the end (with `status`) of a message that the rank sent, the goodbye of
-// `peer`, the abort of `peer` (with `status`), the question of `peer` for whom this rank waits, the answer of `peer` to
-// that question, `waits_for`, or the note of `peer` that `group` has failed with `status`, or, where `status` is OK,
-// that `peer` has left the group.
+// News for one rank.
 struct Event {
-  enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAborted, kAsked, kAnswered, kNoted };
+  enum class Kind : std::uint8_t {
+    kArrived,   // `message` is there to be received
+    kEnded,     // `message`, which the rank sent, has ended with `status`
+    kLeft,      // `peer` says goodbye
+    kAborted,   // `peer` aborts, with `status`
+    kAsked,     // `peer` asks for whom this rank waits
+    kAnswered,  // `peer` answers that question: it waits for `waits_for`
+    kNoted,     // `peer` notes that `group` has failed with `status`, or, where that is OK, that `peer` has left it
+  };
   Kind kind;
   Message* message = nullptr;
   absl::Status status = absl::OkStatus();

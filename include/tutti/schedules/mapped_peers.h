@@ -56,8 +56,8 @@ inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
 }
 
 // The whole input, or output, of the root, also where this rank has no such buffer. Only the root knows whether its own
-// call is in place: a root that passes one buffer announces it as input and as output. Only for whole
-// calls, since the buffers of a part of a plan (PlanBuilder::Within) may lie elsewhere.
+// call is in place: a root that passes one buffer announces it as input and as output. Only for whole calls, since the
+// buffers of a part of a plan (PlanBuilder::Within) may lie elsewhere.
 inline Ref InputOfRoot(const PlanBuilder& b) {
   const CollectiveSpec& spec = b.spec();
   if (b.rank() == spec.root) return b.in();
