@@ -133,8 +133,8 @@ class Communicator {
                                                               std::unique_ptr<Transport> transport,
                                                               const CommunicatorOptions& options = {});
   // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
-  // no time where all calls have ended, otherwise mostly milliseconds. docs/errors.md, "How long the end takes", has the
-  // cases that take longer.
+  // no time where all calls have ended, otherwise mostly milliseconds. docs/errors.md, "How long the end takes", has
+  // the cases that take longer.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

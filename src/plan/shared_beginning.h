@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// The number of steps with which both plans begin, after which a rank may go on with either of the two; 0 if there is no
-// such beginning. Both plans are of one rank and one call. The beginning is one only if
+// The number of steps with which both plans begin, after which a rank may go on with either of the two; 0 if there is
+// no such beginning. Both plans are of one rank and one call. The beginning is one only if
 // - its steps wait for all peers, and do no more in the memory of peers than read scratch,
 // - the later steps of `staged` wait again for each peer whose memory they touch, and
 // - `mapped` sends no messages.
