@@ -43,9 +43,6 @@ absl::Span<const PeerSelection* const> AllPeerSelections();
 // NotFound lists the valid names.
 absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name);
 
-// The mixing matrix of one round, by rows: weights[rank][from].
-std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round);
-
 // Checks that `matrix` is square, has no negative entry, has rows and columns that sum to 1 within 1e-6, connects all
 // ranks, directly or through others, and has powers that converge to the average (those of a permutation do not: it
 // only moves weights in circles). InvalidArgument names the row, column, ranks or period at fault.

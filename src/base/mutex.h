@@ -31,8 +31,6 @@ class TUTTI_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void Lock() TUTTI_ACQUIRE() { mutex_.lock(); }
   bool TryLock() TUTTI_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void Unlock() TUTTI_RELEASE() { mutex_.unlock(); }
-  // Tells the analysis that the mutex is held, where the analysis cannot see that a caller further up holds the mutex.
-  void AssertHeld() const TUTTI_THREAD_ANNOTATION(assert_capability(this)) {}
 
  private:
   friend class Condition;

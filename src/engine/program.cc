@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/control_block.h"
+#include "tutti/codecs/random.h"
 #include "tutti/native.h"
 
 namespace tutti {
@@ -299,11 +300,10 @@ bool Match(const Program& program, const CallIdentity& mine, const CallIdentity&
 }
 
 std::uint8_t HashOf(const CallIdentity& identity) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  std::uint64_t hash = (identity.signature & ~kInPlaceBit) * kOdd;
-  hash = (hash ^ hash >> 32 ^ static_cast<std::uint64_t>(identity.count)) * kOdd;
-  hash = (hash ^ hash >> 32 ^ identity.owner) * kOdd;
-  hash = (hash ^ hash >> 32 ^ identity.round) * kOdd;
+  std::uint64_t hash = (identity.signature & ~kInPlaceBit) * kernels::kGoldenRatio64;
+  hash = (hash ^ hash >> 32 ^ static_cast<std::uint64_t>(identity.count)) * kernels::kGoldenRatio64;
+  hash = (hash ^ hash >> 32 ^ identity.owner) * kernels::kGoldenRatio64;
+  hash = (hash ^ hash >> 32 ^ identity.round) * kernels::kGoldenRatio64;
   return static_cast<std::uint8_t>(hash >> 56);
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/channel.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti {
 
@@ -26,9 +27,8 @@ absl::Status Run::SetMessages(absl::Span<const NativeCall> /*calls*/) {
 }
 
 std::uint64_t DrawOf(const Run& run, StepId step) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
   const auto rank = static_cast<std::uint64_t>(run.program.plan.rank);
-  return (run.call.options().draw * kOdd + rank) * kOdd + step;
+  return (run.call.options().draw * kernels::kGoldenRatio64 + rank) * kernels::kGoldenRatio64 + step;
 }
 
 Run::Run(Call& its_call, Channel& its_channel, const Program& its_program)

@@ -10,20 +10,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/registry.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti {
 namespace {
 
 constexpr double kRounding = 1e-6;
 
-// The mixing function of splitmix64: every bit of the result depends on every bit of `x`, and all machines compute the
-// same result.
-std::uint64_t Mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+// Every bit of the result depends on every bit of `x`, and all machines compute the same result.
+std::uint64_t Mixed(std::uint64_t x) { return kernels::Mix(x + kernels::kGoldenRatio64); }
 
 constexpr int kUnreached = -1;
 
@@ -60,7 +55,7 @@ int Period(absl::Span<const std::vector<double>> matrix, absl::Span<const int> d
 int RoundOfExchange(const PeerSelection& selection, std::int64_t exchange, std::int64_t seed, int size) {
   const int rounds = selection.rounds(size);
   if (!selection.random) return static_cast<int>(exchange % rounds);
-  const std::uint64_t lot = Mix(Mix(static_cast<std::uint64_t>(seed)) ^ static_cast<std::uint64_t>(exchange));
+  const std::uint64_t lot = Mixed(Mixed(static_cast<std::uint64_t>(seed)) ^ static_cast<std::uint64_t>(exchange));
   return static_cast<int>(lot % static_cast<std::uint64_t>(rounds));
 }
 
@@ -72,14 +67,6 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
       absl::StrJoin(AllPeerSelections(), ", ",
                     [](std::string* out, const PeerSelection* selection) { absl::StrAppend(out, selection->name); });
   return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", valid, MissingExtension()));
-}
-
-std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round) {
-  std::vector<std::vector<double>> matrix(size, std::vector<double>(size, 0));
-  for (Rank rank = 0; rank < size; ++rank) {
-    for (const PeerWeight& part : selection.mix(size, round, rank)) matrix[rank][part.rank] = part.weight;
-  }
-  return matrix;
 }
 
 absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {

@@ -6,19 +6,19 @@
 #include <cstring>
 
 #include "absl/strings/string_view.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti {
 
 // Every step of the loop is a bijection of the word and of the hash so far: memory that differs in one word has another
 // hash.
 inline std::uint64_t Hash(absl::string_view memory) {
-  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
-  std::uint64_t hash = kPrime ^ memory.size();
+  std::uint64_t hash = kernels::kGoldenRatio64 ^ memory.size();
   for (std::size_t at = 0; at < memory.size(); at += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
     const absl::string_view bytes = memory.substr(at, sizeof(word));
     std::memcpy(&word, bytes.data(), bytes.size());
-    hash = (hash ^ word) * kPrime;
+    hash = (hash ^ word) * kernels::kGoldenRatio64;
     hash ^= hash >> 32;
   }
   return hash;

@@ -13,6 +13,15 @@ namespace tutti {
 using Matrix = std::vector<std::vector<double>>;
 using Vector = std::vector<double>;
 
+// The mixing matrix of one round, by rows: weights[rank][from].
+inline Matrix MixingMatrix(const PeerSelection& selection, int size, int round) {
+  Matrix matrix(size, Vector(size, 0));
+  for (Rank rank = 0; rank < size; ++rank) {
+    for (const PeerWeight& part : selection.mix(size, round, rank)) matrix[rank][part.rank] = part.weight;
+  }
+  return matrix;
+}
+
 inline Matrix Times(const Matrix& a, const Matrix& b) {
   Matrix product(a.size(), Vector(a.size(), 0));
   for (std::size_t i = 0; i < a.size(); ++i) {

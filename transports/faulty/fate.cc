@@ -4,16 +4,10 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::faulty {
 namespace {
-
-// The finalizer of the random number generator splitmix64.
-std::uint64_t Mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
 
 // The random numbers of one fault of the list and one message.
 class Draws {
@@ -21,16 +15,15 @@ class Draws {
   Draws(std::uint64_t seed, std::size_t fault, Rank from, Rank to, std::int64_t number) : state_(seed) {
     for (const std::uint64_t part : {static_cast<std::uint64_t>(fault), static_cast<std::uint64_t>(from),
                                      static_cast<std::uint64_t>(to), static_cast<std::uint64_t>(number)}) {
-      state_ = Mix(state_ + kOdd) ^ part;
+      state_ = kernels::Mix(state_ + kernels::kGoldenRatio64) ^ part;
     }
   }
 
-  std::uint64_t Next() { return Mix(state_ += kOdd); }
+  std::uint64_t Next() { return kernels::Mix(state_ += kernels::kGoldenRatio64); }
   // The next random number, in [0, 1).
   double NextUnit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
  private:
-  static constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
   std::uint64_t state_;
 };
 

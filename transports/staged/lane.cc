@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tutti/codecs/random.h"
+
 namespace tutti::staged {
 namespace {
 
@@ -20,7 +22,7 @@ constexpr std::int64_t kPage = 4096;
 std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t message, std::int64_t segment,
                     bool last) {
   static_assert(8 + 9 + 1 + 11 == kGroupShift);
-  const std::uint64_t hash = static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15u >> 56;
+  const std::uint64_t hash = static_cast<std::uint64_t>(bytes) * kernels::kGoldenRatio64 >> 56;
   return std::uint64_t{receiver} << kGroupShift | hash << 21 | (message & 0x1ff) << 12 | std::uint64_t{last} << 11 |
          (static_cast<std::uint64_t>(segment) & 0x7ff);
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::ucx {
 namespace {
@@ -29,10 +30,7 @@ constexpr auto kHeader = static_cast<std::int64_t>(sizeof(FrameHeader));
 // out. What is left are the ends of the message, exactly where every byte is in one frame. The numbers are those of
 // splitmix64, so that others do not cancel out by chance.
 std::uint64_t SeamAt(std::int64_t offset) {
-  std::uint64_t word = (static_cast<std::uint64_t>(offset) + 1) * 0x9E3779B97F4A7C15;
-  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;
-  word = (word ^ word >> 27) * 0x94D049BB133111EB;
-  return word ^ word >> 31;
+  return kernels::Mix((static_cast<std::uint64_t>(offset) + 1) * kernels::kGoldenRatio64);
 }
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }

@@ -3,13 +3,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/median.h"
 #include "base/processor_line.h"
@@ -34,19 +34,14 @@ constexpr CallOptions kOwnCall{.schedule = &kSelectorsChoice};
 // The time in line for a processor of a rank whose kernel does not tell.
 constexpr std::int64_t kUnknown = -1;
 
-std::int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-// How often this thread has lost its processor to another one, and how often it slept; the processor time of the
-// engine's thread, and of its waits, in nanoseconds.
-std::vector<std::int64_t> UsedSoFar(const Communicator& communicator) {
+BenchRank::Used UsedSoFar(const Communicator& communicator) {
   rusage usage = {};
   ::getrusage(RUSAGE_THREAD, &usage);
   const Counters counters = communicator.counters();
-  return {usage.ru_nivcsw, usage.ru_nvcsw, absl::ToInt64Nanoseconds(counters.engine_cpu),
-          absl::ToInt64Nanoseconds(counters.engine_waiting)};
+  return {.preempted = usage.ru_nivcsw,
+          .slept = usage.ru_nvcsw,
+          .engine_cpu_ns = absl::ToInt64Nanoseconds(counters.engine_cpu),
+          .engine_waiting_ns = absl::ToInt64Nanoseconds(counters.engine_waiting)};
 }
 
 // Whether the selector chooses the schedules of a collective, because neither --schedule nor TUTTI_SCHEDULE names one.
@@ -127,13 +122,13 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
   const std::int64_t in_line = line_ != nullptr ? line_->Nanos() : 0;
-  const std::int64_t start = Now();
+  const std::int64_t start = MonotonicNanos();
   for (int i = 0; i < measured.window; ++i) {
     if (absl::Status made = measured.caller->Enqueue(in, out); !made.ok()) return made;
   }
-  const std::int64_t made = Now();
+  const std::int64_t made = MonotonicNanos();
   if (absl::Status ended = measured.caller->Wait(); !ended.ok()) return ended;
-  measured.times.push_back(Now() - start);
+  measured.times.push_back(MonotonicNanos() - start);
   measured.host_total += made - start;
   if (line_ != nullptr) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
   return absl::OkStatus();
@@ -148,13 +143,16 @@ absl::Status BenchRank::TimeWindows(int windows) {
     one.in_line.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
-  const std::vector<std::int64_t> before = UsedSoFar(communicator_);
+  const Used before = UsedSoFar(communicator_);
   for (std::size_t turn = 0; turn < static_cast<std::size_t>(windows) * callers; ++turn) {
     // Each caller is the first one equally often.
     if (absl::Status timed = TimeWindow(measured_[(turn + turn / callers) % callers]); !timed.ok()) return timed;
   }
-  used_ = UsedSoFar(communicator_);
-  for (std::size_t i = 0; i < used_.size(); ++i) used_[i] -= before[i];
+  const Used after = UsedSoFar(communicator_);
+  used_ = {.preempted = after.preempted - before.preempted,
+           .slept = after.slept - before.slept,
+           .engine_cpu_ns = after.engine_cpu_ns - before.engine_cpu_ns,
+           .engine_waiting_ns = after.engine_waiting_ns - before.engine_waiting_ns};
   return absl::OkStatus();
 }
 
@@ -197,7 +195,9 @@ absl::Status BenchRank::TimeCalls() {
   });
   if (status.ok()) status = Meet();
   if (status.ok()) status = TimeWindows(*windows);
-  if (status.ok()) status = ReduceOverRanks(used_, DType::kI64, ReduceOp::kSum);
+  // The buffer is the struct itself, four numbers of 64 bits.
+  static_assert(sizeof(used_) == 4 * sizeof(std::int64_t));
+  if (status.ok()) status = communicator_.AllReduce(&used_, &used_, 4, DType::kI64, ReduceOp::kSum, kOwnCall).Wait();
   for (Measured& one : measured_) {
     const std::vector<std::int64_t> own = one.times;
     std::vector<std::int64_t> totals = {std::accumulate(own.begin(), own.end(), std::int64_t{0}), one.host_total};
@@ -304,10 +304,10 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .fastest_rank = static_cast<Rank>(fastest - measured.of_ranks.begin()),
                   .fastest_us = of_a_call(*fastest),
                   .waits = waits,
-                  .preempted = used_[0],
-                  .slept = used_[1],
-                  .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
-                  .engine_waiting_us = static_cast<double>(used_[3]) / 1e3 / calls_of_all_ranks,
+                  .preempted = used_.preempted,
+                  .slept = used_.slept,
+                  .engine_cpu_us = static_cast<double>(used_.engine_cpu_ns) / 1e3 / calls_of_all_ranks,
+                  .engine_waiting_us = static_cast<double>(used_.engine_waiting_ns) / 1e3 / calls_of_all_ranks,
                   .host_us = options_.on_device() ? mean_of(measured.host_total) : 0,
                   .algbw_gb_s = Gigabytes(traffic_.bytes(), mean),
                   .busbw_gb_s = Gigabytes(traffic_.bytes(), mean) * traffic_.bus_factor(),

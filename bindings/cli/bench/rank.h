@@ -27,6 +27,15 @@ namespace tutti::cli {
 // Measures the calls of one size. Every rank makes the same calls.
 class BenchRank {
  public:
+  struct Used {
+    // How often the thread of the calls has lost its processor to another one, and how often it slept.
+    std::int64_t preempted = 0;
+    std::int64_t slept = 0;
+    // The processor time of the engine's thread, and of its waits.
+    std::int64_t engine_cpu_ns = 0;
+    std::int64_t engine_waiting_ns = 0;
+  };
+
   BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, BenchMemory& memory,
             const Traffic& traffic, const CallOptions& call)
       : communicator_(communicator),
@@ -104,8 +113,7 @@ class BenchRank {
   const std::int64_t element_;
   std::vector<Measured> measured_;
   std::shared_ptr<const ProcessorLine> line_;  // of this rank's thread; null where nothing is to be told of it
-  // What this rank, and then all ranks together, used in the windows that were timed last: see UsedSoFar.
-  std::vector<std::int64_t> used_ = {0, 0, 0, 0};
+  Used used_;  // by this rank, and then by all ranks together, in the windows that were timed last
 };
 
 }  // namespace tutti::cli

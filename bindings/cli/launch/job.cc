@@ -11,13 +11,15 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "bindings/cli/launch/supervision.h"
-#include "bindings/cli/steady_time.h"
 
 namespace tutti {
 namespace {
@@ -27,10 +29,10 @@ bool SameFile(int a, int b) {
   return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-// Milliseconds for poll to wait until `until`; -1: for ever. All times in this file are of SteadyTime.
-int PollTimeout(absl::Duration until) {
-  if (until == absl::InfiniteDuration()) return -1;
-  const std::int64_t left = absl::ToInt64Milliseconds(until - SteadyTime()) + 1;
+// Milliseconds for poll to wait until `until_ns`; -1: for ever.
+int PollTimeout(std::int64_t until_ns) {
+  if (until_ns == kNeverNanos) return -1;
+  const std::int64_t left = absl::ToInt64Milliseconds(LeftUntil(until_ns)) + 1;
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
@@ -58,14 +60,14 @@ absl::Status Job::Start(const ProcessTemplate& common) {
     ranks_.push_back(*process);
     if (process->out >= 0) Follow(process->rank, process->out, out_);
     if (process->err >= 0) Follow(process->rank, process->err, err_);
-    Step(absl::ZeroDuration());
+    Step(0);
   }
   if (std::ssize(ranks_) < options_.ranks && !first_failure_) first_failure_ = 128 + ended_by_;
   return absl::OkStatus();
 }
 
 int Job::Run() {
-  while (running_ > 0 && !front_died_) Step(kill_at_.value_or(absl::InfiniteDuration()));
+  while (running_ > 0 && !front_died_) Step(kill_at_ns_.value_or(kNeverNanos));
   // When the job fails, the processes that ranks have started are killed, too.
   if (front_died_ || first_failure_) KillDescendants(signals_);
   running_ = 0;
@@ -78,7 +80,7 @@ void Job::Follow(Rank rank, int from, Outlet& to) {
   streams_.push_back({from, &to, LineTagger(rank, [&to](absl::string_view line) { to.Add(line); })});
 }
 
-void Job::Step(absl::Duration until) {
+void Job::Step(std::int64_t until_ns) {
   // poll passes over negative descriptors.
   std::vector<pollfd> polls = {{signals_.fd(), POLLIN, 0}, {front_, POLLIN, 0}};
   for (const Outlet* outlet : {&out_, &own_err_}) {
@@ -86,7 +88,7 @@ void Job::Step(absl::Duration until) {
   }
   const std::size_t first_stream = polls.size();
   for (const Stream& stream : streams_) polls.push_back({stream.to->waiting() == 0 ? stream.fd : -1, POLLIN, 0});
-  ::poll(polls.data(), polls.size(), PollTimeout(until));
+  ::poll(polls.data(), polls.size(), PollTimeout(until_ns));
   front_died_ = front_died_ || polls[1].revents != 0;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     if (polls[first_stream + i].revents != 0) Copy(streams_[i]);
@@ -104,7 +106,7 @@ void Job::PassOnSignals() {
     SignalAll(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2) continue;
     if (ended_by_ == 0) ended_by_ = signal;
-    EndBy(SteadyTime() + options_.grace);
+    EndBy(NanosIn(options_.grace));
   }
 }
 
@@ -127,18 +129,18 @@ void Job::Ended(RankProcess& process, int wait_status) {
   const bool alone = running_ == 0 && std::ssize(ranks_) == options_.ranks;
   Report(absl::StrCat("rank ", process.rank, " ", DescribeEnd(wait_status), alone ? "" : "; ending the others"));
   SignalAll(SIGTERM);
-  EndBy(SteadyTime() + options_.grace);
+  EndBy(NanosIn(options_.grace));
 }
 
 void Job::KillTheLate() {
-  if (!kill_at_ || SteadyTime() < *kill_at_ || running_ == 0) return;
+  if (!kill_at_ns_ || MonotonicNanos() < *kill_at_ns_ || running_ == 0) return;
   std::string late;
   for (const RankProcess& process : ranks_) {
     if (process.id >= 0) absl::StrAppend(&late, late.empty() ? "" : ", ", process.rank);
   }
   Report(absl::StrCat("killing the ranks that did not end within ", absl::FormatDuration(options_.grace), ": ", late));
   SignalAll(SIGKILL);
-  kill_at_ = absl::InfiniteDuration();
+  kill_at_ns_ = kNeverNanos;
 }
 
 void Job::Copy(Stream& stream) {
@@ -159,7 +161,7 @@ void Job::CloseStream(Stream& stream) {
 
 void Job::WriteOut(Outlet& outlet) {
   if (outlet.waiting() == 0) return;
-  if (outlet.Write()) last_written_ = SteadyTime();
+  if (outlet.Write()) last_written_ns_ = MonotonicNanos();
   if (outlet.error() == 0) return;
   output_lost_ = true;
   const bool is_out = &outlet == &out_;
@@ -186,12 +188,12 @@ void Job::DeliverWhatIsLeft() {
     }
   }
   const auto open = [](const Stream& stream) { return stream.fd >= 0; };
-  last_written_ = SteadyTime();
+  last_written_ns_ = MonotonicNanos();
   while (!front_died_ && (waiting() > 0 || std::any_of(streams_.begin(), streams_.end(), open))) {
-    const bool ends = first_failure_.has_value() || kill_at_.has_value();
-    const absl::Duration until = ends ? last_written_ + options_.grace : absl::InfiniteDuration();
-    if (SteadyTime() >= until) break;
-    Step(until);
+    const bool ends = first_failure_.has_value() || kill_at_ns_.has_value();
+    const std::int64_t until_ns = ends ? NanosAfter(last_written_ns_, options_.grace) : kNeverNanos;
+    if (MonotonicNanos() >= until_ns) break;
+    Step(until_ns);
   }
   if (waiting() == 0) return;
   output_lost_ = true;
@@ -201,7 +203,7 @@ void Job::DeliverWhatIsLeft() {
 
 void Job::Report(absl::string_view text) { err_.Add(absl::StrCat("tutti launch: ", text, "\n")); }
 
-void Job::EndBy(absl::Duration time) { kill_at_ = std::min(time, kill_at_.value_or(time)); }
+void Job::EndBy(std::int64_t end_ns) { kill_at_ns_ = std::min(end_ns, kill_at_ns_.value_or(end_ns)); }
 
 void Job::SignalAll(int signal) {
   for (const RankProcess& process : ranks_) {

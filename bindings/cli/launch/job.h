@@ -2,12 +2,12 @@
 #ifndef TUTTI_BINDINGS_CLI_LAUNCH_JOB_H_
 #define TUTTI_BINDINGS_CLI_LAUNCH_JOB_H_
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "bindings/cli/launch/launch.h"
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/process.h"
@@ -42,8 +42,9 @@ class Job {
   };
 
   void Follow(Rank rank, int from, Outlet& to);
-  // Waits for a signal, output, a reader or the end of the front, at most until `until` of SteadyTime, and handles it.
-  void Step(absl::Duration until);
+  // Waits for a signal, output, a reader or the end of the front, at most until `until_ns`, and handles it. Times are
+  // those of MonotonicNanos.
+  void Step(std::int64_t until_ns);
   void PassOnSignals();
   void Reap();
   void Ended(RankProcess& process, int wait_status);
@@ -55,7 +56,7 @@ class Job {
   std::size_t waiting() const { return out_.waiting() + own_err_.waiting(); }
 
   void Report(absl::string_view text);
-  void EndBy(absl::Duration time);
+  void EndBy(std::int64_t end_ns);
   void SignalAll(int signal);
 
   const LaunchOptions& options_;
@@ -70,10 +71,10 @@ class Job {
   int running_ = 0;
   bool front_died_ = false;
   bool output_lost_ = false;
-  std::optional<int> first_failure_;       // the exit code of the first rank that failed
-  int ended_by_ = 0;                       // the first signal that ends the job
-  std::optional<absl::Duration> kill_at_;  // set once the ranks have been told to end
-  absl::Duration last_written_;
+  std::optional<int> first_failure_;        // the exit code of the first rank that failed
+  int ended_by_ = 0;                        // the first signal that ends the job
+  std::optional<std::int64_t> kill_at_ns_;  // set once the ranks have been told to end
+  std::int64_t last_written_ns_ = 0;
 };
 
 }  // namespace tutti

@@ -19,8 +19,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "bindings/cli/launch/process.h"
-#include "bindings/cli/steady_time.h"
 
 namespace tutti {
 namespace {
@@ -142,8 +142,8 @@ absl::StatusOr<int> RunSupervised(const HandledSignals& signals,
 }
 
 void KillDescendants(const HandledSignals& signals) {
-  const absl::Duration deadline = SteadyTime() + kKillWithin;
-  for (absl::Duration left = kKillWithin; left > absl::ZeroDuration(); left = deadline - SteadyTime()) {
+  const std::int64_t end_ns = NanosIn(kKillWithin);
+  for (absl::Duration left = kKillWithin; left > absl::ZeroDuration(); left = LeftUntil(end_ns)) {
     while (signals.Next() != 0) {  // taken before Children: a later SIGCHLD then ends the poll
     }
     // Only children are killed: the process id of a child cannot become another process's before waitpid below.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "bindings/cli/dtype_flag.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/plan/cost.h"
@@ -18,7 +19,6 @@
 #include "bindings/cli/plan/picture.h"
 #include "bindings/cli/plan/request.h"
 #include "bindings/cli/sizes.h"
-#include "bindings/cli/steady_time.h"
 #include "bindings/cli/svg_shapes.h"
 #include "bindings/cli/write_file.h"
 #include "tutti/print.h"
@@ -85,12 +85,12 @@ absl::Status VerifyAll(AllPlans& all, const PlanFlags& flags) {
   if (!plans.ok()) return plans.status();
   if (plans->size() < kManyRanks || flags.quiet) return Verify(*plans);
   std::string told;
-  absl::Duration last;
+  std::int64_t last_ns = 0;
   return Verify(*plans, [&](absl::string_view property, double part) {
-    const absl::Duration now = SteadyTime();
-    if (property == told && now - last < kBetweenNews) return;
+    const std::int64_t now_ns = MonotonicNanos();
+    if (property == told && now_ns - last_ns < absl::ToInt64Nanoseconds(kBetweenNews)) return;
     told = std::string(property);
-    last = now;
+    last_ns = now_ns;
     std::fprintf(stderr, "tutti: verifying the plans of %d ranks: %s, %.0f %%\n", static_cast<int>(plans->size()),
                  told.c_str(), part * 100);
   });

@@ -94,10 +94,10 @@ py::bytes Saved(const SaveState& save_state) {
   return py::bytes(state);
 }
 
-py::bytes BroadcastBytes(const ModelReplicas& model, std::string bytes) {
+py::bytes BroadcastOptimizerState(const ModelReplicas& model, std::string state) {
   return Saved([&] {
-    model.replicas()->BroadcastBytes(bytes);
-    return std::move(bytes);
+    model.replicas()->BroadcastOptimizerState(state);
+    return std::move(state);
   });
 }
 
@@ -171,7 +171,7 @@ void DefineModelReplicas(py::module_& module) {
                              [](const ModelReplicas& model) { return model.replicas()->buffers_are_due(); })
       .def("synchronize_buffers", OfReplicas(&nn::Replicas::SynchronizeBuffers))
       .def("broadcast", OfReplicas(&nn::Replicas::Broadcast))
-      .def("broadcast_bytes", &BroadcastBytes, py::arg("bytes"))
+      .def("broadcast_optimizer_state", &BroadcastOptimizerState, py::arg("state"))
       .def("flush", OfReplicas(&nn::Replicas::Flush))
       .def("agree_on_overflow", OfReplicas(&nn::Replicas::AgreeOnOverflow), py::arg("mine"))
       .def("set_loss_scale", OfReplicas(&nn::Replicas::SetLossScale), py::arg("scale"))

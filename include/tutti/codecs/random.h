@@ -7,6 +7,9 @@
 
 namespace tutti::kernels {
 
+// 2^64 divided by the golden ratio, as an odd number: multiples of it are spread evenly over 64 bits.
+inline constexpr std::uint64_t kGoldenRatio64 = 0x9E3779B97F4A7C15u;
+
 // The output function of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 constexpr std::uint64_t Mix(std::uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -22,8 +25,7 @@ struct RandomStream {
 
 // The stream of (seed, draw, part); streams with different names are independent of each other.
 constexpr RandomStream MakeRandomStream(std::uint64_t seed, std::uint64_t draw, std::uint64_t part) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  const std::uint64_t key = Mix(Mix(Mix(seed + kOdd) + draw + kOdd) + part + kOdd);
+  const std::uint64_t key = Mix(Mix(Mix(seed + kGoldenRatio64) + draw + kGoldenRatio64) + part + kGoldenRatio64);
   return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
 

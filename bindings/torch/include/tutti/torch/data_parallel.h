@@ -175,7 +175,7 @@ inline void DataParallel::BroadcastOptimizer(torch::optim::Optimizer& optimizer)
   std::ostringstream saved;
   torch::save(optimizer, saved);
   std::string bytes = saved.str();
-  replicas_.BroadcastBytes(bytes);
+  replicas_.BroadcastOptimizerState(bytes);
   // torch::load would keep the state of a parameter for which it finds none.
   optimizer.state().clear();
   std::istringstream received(bytes);

@@ -86,8 +86,8 @@ class Replicas {
   void SetBuffers(const std::vector<NamedTensor>& buffers);
   // Overwrites the model by that of rank 0, and starts the strategy anew. Collective.
   void Broadcast();
-  // Gives `bytes` the value that rank 0 has. Collective.
-  void BroadcastBytes(std::string& bytes);
+  // Gives `state`, that of an optimizer, the value that rank 0 has. Collective.
+  void BroadcastOptimizerState(std::string& state);
 
   // Ends the last backward() and does to the weights what the strategy does before an optimizer. `uses_gradients`: the
   // update begins with the gradients that are there, which must be exchanged; otherwise the update calls backward().
@@ -270,11 +270,11 @@ inline void Replicas::Broadcast() {
   BeginForward();
 }
 
-inline void Replicas::BroadcastBytes(std::string& bytes) {
-  std::int64_t size = static_cast<std::int64_t>(bytes.size());
+inline void Replicas::BroadcastOptimizerState(std::string& state) {
+  std::int64_t size = static_cast<std::int64_t>(state.size());
   place_->ThrowIfError(synchronizer_->BroadcastState({{.data = &size, .bytes = sizeof(size), .name = "size"}}));
-  bytes.resize(static_cast<std::size_t>(size));
-  place_->ThrowIfError(synchronizer_->BroadcastState({{.data = bytes.data(), .bytes = size, .name = "optimizer"}}));
+  state.resize(static_cast<std::size_t>(size));
+  place_->ThrowIfError(synchronizer_->BroadcastState({{.data = state.data(), .bytes = size, .name = "optimizer"}}));
 }
 
 inline void Replicas::BeginForward() {
