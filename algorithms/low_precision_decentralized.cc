@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -67,7 +68,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     const std::int64_t first = static_cast<std::int64_t>(i) * segment;
     return whole.Elements(first, std::min(segment, count - first));
   };
-  std::vector<Messages> messages(static_cast<std::size_t>((count + segment - 1) / segment));
+  std::vector<Messages> messages(static_cast<std::size_t>(DivideRoundingUp(count, segment)));
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Ref x = part(wide, i);
     const Ref d = difference.Elements(0, x.count());

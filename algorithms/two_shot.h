@@ -21,6 +21,7 @@
 
 #include "algorithms/compression.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -35,7 +36,7 @@ class EncodedChunks {
     std::vector<std::int64_t> bytes(parts_.size());
     for (int i = 0; i < b.size(); ++i) bytes[i] = codec.codec->encoded_bytes(elements_of(i), codec.options);
     const std::int64_t longest = *std::max_element(bytes.begin(), bytes.end());
-    const std::int64_t slot = (longest + kLine - 1) / kLine * kLine;
+    const std::int64_t slot = RoundUp(longest, kCacheLineBytes);
     // A rank without a chunk, as the last one may be, would get messages that it has no use for.
     if (elements_of(b.size() - 1) > 0 && MovesNatively(slot)) {
       slot_ = slot;
@@ -92,8 +93,6 @@ class EncodedChunks {
   }
 
  private:
-  static constexpr std::int64_t kLine = 64;
-
   // The call that moves one slot from every rank to every rank.
   static CollectiveSpec Call(Collective collective, std::int64_t slot) {
     return {.collective = collective, .dtype = DType::kU8, .count = slot};

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-namespace tutti {
+#include "tutti/rounding.h"
 
-inline constexpr std::size_t kCacheLineBytes = 64;
+namespace tutti {
 
 // Asks for the lines of [data, data + bytes) to read them.
 inline void PrefetchToRead(const void* data, std::size_t bytes) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -42,7 +43,7 @@ Limit ControllerLimit(const std::string& folder) {
 }
 
 int ProcessorsOf(const Limit& limit) {
-  const std::int64_t processors = (limit.quota + limit.period - 1) / limit.period;
+  const std::int64_t processors = DivideRoundingUp(limit.quota, limit.period);
   return static_cast<int>(std::clamp<std::int64_t>(processors, 1, std::numeric_limits<int>::max()));
 }
 

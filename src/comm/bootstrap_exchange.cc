@@ -13,6 +13,7 @@
 #include "comm/agreement_fields.h"
 #include "store/byte_order.h"
 #include "tutti/bootstrap.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -253,7 +254,7 @@ absl::StatusOr<std::size_t> HandOut(Store& store, absl::string_view hand_out, co
     all += value;
   }
   const std::size_t most = kMaxValueBytes - kContribution.size();
-  const std::size_t parts = (all.size() + most - 1) / most;
+  const std::size_t parts = DivideRoundingUp(all.size(), most);
   for (std::size_t part = parts; part-- > 0;) {
     const absl::string_view bytes = absl::string_view(all).substr(part * most, most);
     const absl::Status status =

@@ -257,6 +257,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(seat_);
   // Whether no device works for the calls of `channel` any more, or has had half a minute to end.
   bool DeviceHasLetGo(const Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  // ---- engine_driver.cc, and ClaimDriver, WakeDriver and FreeUnused in engine.cc ----
   void LeaveSeat() TUTTI_RELEASE(seat_);
   void FreeSeat() TUTTI_RELEASE(seat_);
   // Takes the driver's seat, from the engine thread if that has it.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "hwy/base.h"
+#include "tutti/rounding.h"
 
 namespace tutti::kernels {
 
@@ -41,7 +42,7 @@ class ReadAhead {
     if (last_ == 0) return;
     const std::uintptr_t wanted = reinterpret_cast<std::uintptr_t>(at) + distance_;
     const char* const from = reinterpret_cast<const char*>(wanted < last_ ? wanted : last_);
-    for (std::size_t byte = 0; byte < kBytes; byte += kLine) {
+    for (std::size_t byte = 0; byte < kBytes; byte += kCacheLineBytes) {
       if constexpr (kAccess == Access::kRead) {
         __builtin_prefetch(from + byte, 0, 3);
       } else {
@@ -51,7 +52,6 @@ class ReadAhead {
   }
 
  private:
-  static constexpr std::size_t kLine = 64;
   static constexpr std::size_t kMaxBytes = 512;
   static constexpr std::size_t kShort = 128 << 10;
 

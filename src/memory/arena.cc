@@ -9,11 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "memory/shared_region.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
-
-constexpr std::int64_t kLine = 64;
 
 // The place in a page where large blocks of `rank` start, in bytes: 0, 1/2, 1/4, 3/4, 1/8 … of 4096, to sixteenths, so
 // that the blocks of up to 16 ranks are at least 256 bytes apart; rank 16 starts over at 0. (Near places are worse than
@@ -24,8 +23,6 @@ std::int64_t Stagger(Rank rank) {
   for (int bit = 0; bit < 4; ++bit) bytes += (rank >> bit & 1) * (2048 >> bit);
   return bytes;
 }
-
-std::int64_t RoundUp(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -54,7 +51,7 @@ absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
 
 absl::StatusOr<std::int64_t> Arena::Place(std::int64_t bytes) {
   const bool has_pages = bytes > page_;
-  const std::int64_t unit = has_pages ? page_ : kLine;
+  const std::int64_t unit = has_pages ? page_ : kCacheLineBytes;
   const std::int64_t before = has_pages ? stagger_ : 0;
   // A size larger than the region is cut to one byte more than the region, which does not fit either, so that no sum
   // below overflows.

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/descriptors.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -60,7 +61,7 @@ std::byte* NextLargePage(void* address) {
 // Maps `fd` at an address where a large page can begin: equal offsets can then be on large pages in every process.
 absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t size = (static_cast<std::size_t>(bytes) + page - 1) / page * page;
+  const std::size_t size = RoundUp(static_cast<std::size_t>(bytes), page);
   void* const space = mmap(nullptr, size + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) return CannotHave("mmap", bytes);
   std::byte* const base = NextLargePage(space);

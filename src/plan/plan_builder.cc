@@ -10,6 +10,7 @@
 #include "plan/limits.h"
 #include "plan/spaces.h"
 #include "plan/writers.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -20,8 +21,6 @@ constexpr std::int64_t kAlignment = 64;
 // The most segments into which the longest buffer of a call is cut: the limit bounds the time and memory for a plan,
 // whatever the count. Segments of 256 KiB stay as they are up to 16 GiB of f32.
 constexpr std::int64_t kMaxSegments = 1 << 16;
-
-std::int64_t Quotient(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
 bool Overlap(const Ref& a, const Ref& b) {
   return a.owner == b.owner && a.space == b.space && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
@@ -59,15 +58,16 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   status_ = Validate(spec, rank, size);
   status_.Update(options.Check(size));
   if (!status_.ok()) return;
+  // A segment is at most as long as the longest buffer that there can be, so that schedules can compute with multiples
+  // of its length.
+  options_.segment_bytes = std::clamp(options_.segment_bytes, SizeOf(spec.dtype), kMaxBytes);
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.
-  // A longer segment than any buffer is one: schedules compute with multiples of its length.
-  options_.segment_bytes = std::clamp(options_.segment_bytes, SizeOf(spec.dtype), kMaxBytes);
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
     // A Send is one message: a receiver may not know from whom the next message of the same tag comes.
     const std::int64_t most = IsPointToPoint(spec.collective) ? 1 : kMaxSegments;
-    const std::int64_t least = Quotient(longest, most) * SizeOf(AccumulatorOf(spec.dtype));
+    const std::int64_t least = DivideRoundingUp(longest, most) * SizeOf(AccumulatorOf(spec.dtype));
     options_.segment_bytes = std::max(options_.segment_bytes, least);
   }
   in_ = InputOf(spec, rank, size);
@@ -108,7 +108,7 @@ Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
     Fail(absl::StrCat(Name(space), ": count ", count, " must be in 0…", most));
     count = 0;
   }
-  const std::int64_t offset = count == 0 ? 0 : (used + kAlignment - 1) / kAlignment * kAlignment;
+  const std::int64_t offset = count == 0 ? 0 : RoundUp(used, kAlignment);
   if (count > 0) used = offset + count * SizeOf(dtype);
   return {.space = space, .dtype = dtype, .offset = offset, .bytes = count * SizeOf(dtype)};
 }
@@ -269,13 +269,13 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
   std::int64_t segment = SegmentCount(whole.dtype);
   for (const Ref& ref : srcs) segment = std::min(segment, SegmentCount(ref.dtype));
   if (plan_.spec.collective == Collective::kAllToAllV) {  // only the two ranks of a block know its length
-    segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMaxSegments / plan_.size, 1)));
+    segment = std::max(segment, DivideRoundingUp(whole.count(), std::max<std::int64_t>(kMaxSegments / plan_.size, 1)));
   }
   std::vector<Ref> parts(dsts.size() + srcs.size());
   // A message without elements is sent where the message is the whole call (send, recv), and left out where it is a
   // part of a collective.
   const bool is_call = IsPointToPoint(plan_.spec.collective);
-  const std::int64_t segments = std::max<std::int64_t>(Quotient(whole.count(), segment), is_call ? 1 : 0);
+  const std::int64_t segments = std::max<std::int64_t>(DivideRoundingUp(whole.count(), segment), is_call ? 1 : 0);
   for (std::int64_t i = 0; i < segments; ++i) {
     const std::int64_t first = i * segment;
     const std::int64_t n = std::min(segment, whole.count() - first);

@@ -8,6 +8,7 @@
 #include "plan/player.h"
 #include "plan/representative.h"
 #include "tutti/cost_model.h"
+#include "tutti/rounding.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -61,7 +62,7 @@ PlanOptions Coarse(const CollectiveSpec& spec, int size, const PlanOptions& opti
   PlanOptions coarse = options;
   const Rank first = FirstRank(spec, size);
   const std::int64_t longest = std::max(InputCount(spec, first, size), OutputCount(spec, first, size));
-  const std::int64_t least = (longest + kMaxSegments - 1) / kMaxSegments * SizeOf(AccumulatorOf(spec.dtype));
+  const std::int64_t least = DivideRoundingUp(longest, kMaxSegments) * SizeOf(AccumulatorOf(spec.dtype));
   coarse.segment_bytes = std::max(options.segment_bytes, least);
   return coarse;
 }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/host_name.h"
 #include "base/unique_fd.h"
 
 namespace tutti {
@@ -24,12 +25,6 @@ absl::Status Failed(absl::string_view path, absl::string_view what) {
 
 // The character between a file's name and its writer's in the name of a half-written file: "job~host.4711.0".
 constexpr char kWriting = '~';
-
-std::string HostName() {
-  char host[64] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return host;
-}
 
 // A lock of a whole open file: unlike the lock of a process, such a lock also keeps two handles of one process apart.
 struct flock WholeFile() {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/host_name.h"
 #include "comm/network_interface.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -105,9 +106,8 @@ TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
     ::pause();
   });
   const std::string pid = process.NextLine();
-  char host[64] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  const std::string half_written = absl::StrCat(RendezvousFile(directory.path(), dead), "~", host, ".", pid, ".7");
+  const std::string half_written =
+      absl::StrCat(RendezvousFile(directory.path(), dead), "~", HostName(), ".", pid, ".7");
   ASSERT_TRUE(WritePrivateFile(half_written, "").ok());
   ASSERT_TRUE(WritePrivateFile(directory.path() + "/notes-of-a-user", "").ok());
   auto held = HoldPrivateFile(RendezvousFile(directory.path(), alive), "x");

@@ -41,6 +41,15 @@ bool UcxTransport::IsReadByPeer(const UcxEndpoint& peer, const void* data, std::
   });
 }
 
+absl::Status UcxTransport::ErrorOfAnnounced(const Operation& operation, std::int64_t bytes,
+                                            const absl::Status& malformed) const {
+  if (health_.lost(operation.peer)) return health_.cause(operation.peer);
+  if (operation.discarded) return HasBeenDiscarded(operation.peer, GroupOf(operation.tag));
+  if (!malformed.ok()) return malformed;
+  if (bytes != operation.bytes) return WrongLength(operation.peer, operation.tag, bytes, operation.bytes);
+  return absl::OkStatus();
+}
+
 void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
   Announcement announcement;
   const bool is_short = operation->bytes < static_cast<std::int64_t>(sizeof(announcement));
@@ -52,16 +61,8 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
   const auto [offset, bytes, number] = announcement;
   const bool valid = received == sizeof(announcement) && offset >= 0 && bytes >= 0 && bytes <= region.bytes &&
                      offset <= region.bytes - bytes;
-  absl::Status error;
-  if (health_.lost(peer)) {
-    error = health_.cause(peer);
-  } else if (operation->discarded) {
-    error = HasBeenDiscarded(peer, GroupOf(operation->tag));
-  } else if (!valid) {
-    error = BadAnnouncement(peer, offset, bytes, region.bytes);
-  } else if (bytes != operation->bytes) {
-    error = WrongLength(peer, operation->tag, bytes, operation->bytes);
-  }
+  absl::Status error = ErrorOfAnnounced(*operation, bytes,
+                                        valid ? absl::OkStatus() : BadAnnouncement(peer, offset, bytes, region.bytes));
   if (error.ok()) return reads_.push_back({operation, region.base + offset, 0, number});
   TellTaken(operation, number, std::move(error));
 }

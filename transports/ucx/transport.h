@@ -179,6 +179,9 @@ class UcxTransport final : public Transport {
   bool IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
   // Begins to read the message whose announcement the receive `operation` has got.
   void BeginRead(Operation* operation, std::size_t received);
+  // Why `operation`, a Recv of a message that was announced with `bytes` bytes, cannot get its message; OK where it
+  // can. `malformed` is what is wrong with the announcement itself.
+  absl::Status ErrorOfAnnounced(const Operation& operation, std::int64_t bytes, const absl::Status& malformed) const;
   // Reads at most `most` bytes of announced messages; false when there was nothing to read.
   bool ReadAnnounced(std::int64_t most);
   void EndRead(const Read& read);

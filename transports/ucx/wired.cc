@@ -29,16 +29,11 @@ void UcxTransport::WiredSendEnded(Operation* operation, ucs_status_t status) {
 void UcxTransport::BeginWired(Operation* operation, const Announcement& announcement, bool whole) {
   const Rank peer = operation->peer;
   const auto [offset, bytes, number] = announcement;
-  absl::Status error;
-  if (health_.lost(peer)) {
-    error = health_.cause(peer);
-  } else if (operation->discarded) {
-    error = HasBeenDiscarded(peer, GroupOf(operation->tag));
-  } else if (!whole || bytes <= 0) {
-    error = absl::DataLossError(absl::StrCat("rank ", peer, " has announced a message of ", bytes, " bytes"));
-  } else if (bytes != operation->bytes) {
-    error = WrongLength(peer, operation->tag, bytes, operation->bytes);
-  }
+  const absl::Status malformed =
+      whole && bytes > 0
+          ? absl::OkStatus()
+          : absl::DataLossError(absl::StrCat("rank ", peer, " has announced a message of ", bytes, " bytes"));
+  absl::Status error = ErrorOfAnnounced(*operation, bytes, malformed);
   Wire& wire = *wires_.To(peer);
   if (error.ok() && wire.Receive(number, operation->data, bytes, operation->number)) return;
   if (error.ok()) {

@@ -14,6 +14,7 @@
 #include "bindings/cli/advise/training.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/sizes.h"
+#include "tutti/rounding.h"
 
 namespace tutti::cli {
 namespace {
@@ -41,9 +42,8 @@ absl::StatusOr<std::int64_t> ParseBucketBytes(absl::string_view text) {
 }
 
 absl::Status CheckBuckets(const AdvisedTraining& training) {
-  const auto divided = [](std::int64_t parameters, std::int64_t by) { return (parameters + by - 1) / by; };
   const std::int64_t rest = std::max<std::int64_t>(training.parameters - training.first_bucket_parameters(), 0);
-  const std::int64_t buckets = 1 + divided(rest, training.bucket_parameters());
+  const std::int64_t buckets = 1 + DivideRoundingUp(rest, training.bucket_parameters());
   if (buckets <= kMaxBuckets) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--bucket-bytes ", FormatBytes(training.bucket_bytes), " cuts the ",
                                                  training.parameters, " of --parameters into ", buckets,

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "bindings/cli/advise/codec_speeds.h"
 #include "tutti/cost.h"
+#include "tutti/rounding.h"
 
 namespace tutti::cli {
 namespace {
@@ -197,8 +198,7 @@ class StepPredictor {
 
   // The parameters of all layers that have some of the first `parameters`.
   std::int64_t InWholeLayers(std::int64_t parameters) const {
-    const std::int64_t layer = training_.layer_parameters;
-    return std::min((parameters + layer - 1) / layer * layer, training_.parameters);
+    return std::min(RoundUp(parameters, training_.layer_parameters), training_.parameters);
   }
 
   StepPrediction DuringBackward() const {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/host_name.h"
 #include "bindings/cli/bench/agreement.h"
 #include "bindings/cli/bench/device.h"
 #include "bindings/cli/bench/flags.h"
@@ -59,12 +60,6 @@ struct BenchJob {
   // The settings that all cases share.
   const BenchOptions& options() const { return flags.options; }
 };
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // The TUTTI_* variables that are set, but for those by which `tutti launch` tells a rank who it is and where it meets
 // the others: these differ from rank to rank, or from run to run.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/host_name.h"
 #include "tutti/devices.h"
 
 namespace tutti::cli {
@@ -80,12 +81,10 @@ absl::StatusOr<std::vector<std::string>> DescribeDevicesOf(Communicator& communi
   if (!summary.ok()) return summary.status();
   const absl::StatusOr<int> devices = UsableDevices();
   if (!devices.ok()) return devices.status();
-  char node[256] = "";
-  gethostname(node, sizeof node - 1);
-  return ExchangeBlobs(
-      communicator.store(), "bench_devices", communicator.rank(), communicator.size(),
-      absl::StrCat("rank ", communicator.rank(), " on ", node, ": GPU ", device, " of ", *devices, ", ", summary->name),
-      absl::Now() + communicator.timeout());
+  return ExchangeBlobs(communicator.store(), "bench_devices", communicator.rank(), communicator.size(),
+                       absl::StrCat("rank ", communicator.rank(), " on ", HostName(), ": GPU ", device, " of ",
+                                    *devices, ", ", summary->name),
+                       absl::Now() + communicator.timeout());
 }
 
 }  // namespace tutti::cli

@@ -7,13 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "tutti/devices.h"
+#include "tutti/rounding.h"
 
 namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t kAlignment = 4096;  // equal to that of bench/peers/mpi_collectives.c
 
-std::int64_t RoundUp(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t Aligned(std::int64_t bytes) { return RoundUp(bytes, kAlignment); }
 
 }  // namespace
 
@@ -25,10 +26,10 @@ absl::StatusOr<BenchMemory> BenchMemory::Allocate(Communicator& communicator, co
   BenchMemory memory;
   std::int64_t bytes = 0;
   if (largest.spec.in_place) {
-    bytes = RoundUp(largest.in_place_count() * element);
+    bytes = Aligned(largest.in_place_count() * element);
   } else {
-    memory.second_ = RoundUp(largest.input_count() * element);
-    bytes = memory.second_ + RoundUp(largest.output_count() * element);
+    memory.second_ = Aligned(largest.input_count() * element);
+    bytes = memory.second_ + Aligned(largest.output_count() * element);
   }
   bytes = std::max(bytes, kAlignment);
   memory.on_device_ = options.on_device();

@@ -16,6 +16,7 @@
 #include "bindings/cli/bench/percentile.h"
 #include "bindings/cli/bench/places.h"
 #include "bindings/cli/bench/wanted_processor.h"
+#include "tutti/rounding.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"
 
@@ -174,10 +175,10 @@ absl::StatusOr<double> BenchRank::TimeOfBatch(int windows) {
 absl::StatusOr<int> BenchRank::WarmUp() {
   const int window = measured_.front().window;
   const int least = options_.calls > 0 ? 0 : 1;  // without --iters warm-up calls tell how many calls fit
-  int batch = std::max(least, (options_.warm_ups + window - 1) / window);
+  int batch = std::max(least, DivideRoundingUp(options_.warm_ups, window));
   absl::StatusOr<double> time = TimeOfBatch(batch);
   if (!time.ok()) return time.status();
-  if (options_.calls > 0) return (options_.calls + window - 1) / window;
+  if (options_.calls > 0) return DivideRoundingUp(options_.calls, window);
   while (*time < options_.min_time * kWarmUpShare && batch * window < kMaxCalls) {
     time = TimeOfBatch(batch *= 2);
     if (!time.ok()) return time.status();

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/schedules/chunks.h"
 
 namespace tutti::schedules {
@@ -30,7 +31,7 @@ inline std::int64_t ChainPiece(const PlanBuilder& b, DType dtype) {
   constexpr std::int64_t kMaxPieces = 256;
   const std::int64_t segment = ElementsPerSegment(b, dtype);
   const std::int64_t pieces = std::clamp<std::int64_t>(32 * std::int64_t{b.size() - 2}, 1, kMaxPieces);
-  const std::int64_t short_one = std::max((b.spec().count + pieces - 1) / pieces, kMinBytes / SizeOf(dtype));
+  const std::int64_t short_one = std::max(DivideRoundingUp(b.spec().count, pieces), kMinBytes / SizeOf(dtype));
   return std::min(short_one, segment);
 }
 

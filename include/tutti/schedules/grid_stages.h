@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/schedules/chunks.h"
 #include "tutti/schedules/node_grid.h"
 #include "tutti/schedules/stages.h"
@@ -26,9 +27,9 @@ inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t c
   constexpr std::int64_t kShortMessage = 16 << 10;
   const std::int64_t longest = ElementsPerSegment(b, dtype) * parts;
   const std::int64_t shortest = std::min(kShortMessage / SizeOf(dtype) * parts, longest);
-  const std::int64_t wanted = std::clamp((count + kStages - 1) / kStages, shortest, longest);
+  const std::int64_t wanted = std::clamp(DivideRoundingUp(count, kStages), shortest, longest);
   const std::int64_t most = MostStages(b.size(), peers);
-  return Stages(count, std::min(count, std::max(wanted, (count + most - 1) / most)));
+  return Stages(count, std::min(count, std::max(wanted, DivideRoundingUp(count, most))));
 }
 
 // The stages of a rank that are under way at once: while the messages of one stage travel, the next one is prepared.

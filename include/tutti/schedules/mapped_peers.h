@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
@@ -75,8 +76,8 @@ inline Ref OutputOfRoot(const PlanBuilder& b) {
 // Chunk `index` of `parts`, cut at cache lines so that no two ranks ever write to one line. The last chunks may be
 // empty.
 inline Range CacheLineChunk(DType dtype, std::int64_t count, int parts, int index) {
-  const std::int64_t line = 64 / SizeOf(dtype);
-  const Range lines = ChunkOf((count + line - 1) / line, parts, index);
+  const std::int64_t line = kCacheLineBytes / SizeOf(dtype);
+  const Range lines = ChunkOf(DivideRoundingUp(count, line), parts, index);
   const std::int64_t begin = std::min(lines.begin * line, count);
   return {begin, std::min((lines.begin + lines.count) * line, count) - begin};
 }

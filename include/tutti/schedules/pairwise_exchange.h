@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/schedules/chunks.h"
 #include "tutti/schedules/partials.h"
 #include "tutti/schedules/ring_steps.h"
@@ -55,7 +56,7 @@ inline void ReduceArrivals(
   const std::int64_t longest = own[0].count();
   if (longest == 0) return;
   const std::int64_t slice = std::min(ElementsPerSegment(b, dtype), longest);
-  const std::int64_t places = std::min((longest + slice - 1) / slice, kMaxPlaces);
+  const std::int64_t places = std::min(DivideRoundingUp(longest, slice), kMaxPlaces);
   std::vector<Ref> arrivals(own.size());
   for (Rank from = 0; from < b.size(); ++from) {
     if (from != b.rank()) arrivals[from] = b.Scratch(dtype, places * slice);

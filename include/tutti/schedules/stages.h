@@ -15,6 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 #include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
@@ -27,9 +28,9 @@ inline std::int64_t MostStages(int size, int peers) { return std::clamp<std::int
 // The elements of each of the `parts` parts of a slot: two segments together, or more where a part would be shorter
 // than `least` elements or a cache line.
 inline std::int64_t PartLength(const PlanBuilder& b, DType dtype, int parts, std::int64_t least = 0) {
-  const std::int64_t line = 64 / SizeOf(dtype);
+  const std::int64_t line = kCacheLineBytes / SizeOf(dtype);
   const std::int64_t fits = 2 * b.options().segment_bytes / SizeOf(dtype) / parts;
-  return (std::max({fits, least, line}) + line - 1) / line * line;
+  return RoundUp(std::max({fits, least, line}), line);
 }
 
 // The cut of `count` elements into stages of equal length, of which the last may be shorter.
@@ -39,13 +40,13 @@ class Stages {
   // MostStages stages, the parts are longer.
   Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
     const std::int64_t most = MostStages(b.size(), b.size());
-    length_ = std::min(count, PartLength(b, dtype, parts, (count + most - 1) / most));
+    length_ = std::min(count, PartLength(b, dtype, parts, DivideRoundingUp(count, most)));
   }
   // Stages of `length` elements, at least 1; none where `count` is 0.
   Stages(std::int64_t count, std::int64_t length) : count_(count), length_(length) {}
 
   std::int64_t length() const { return length_; }
-  std::int64_t number() const { return (count_ + length_ - 1) / length_; }
+  std::int64_t number() const { return DivideRoundingUp(count_, length_); }
   Range operator[](std::int64_t stage) const {
     const std::int64_t begin = stage * length_;
     return {begin, std::min(length_, count_ - begin)};

@@ -342,9 +342,9 @@ class DistributedDataParallel(torch.nn.Module):
             error = failed
         self._agree_on_error(error, "broadcast_optimizer")
         digest = hashlib.sha256(common).digest()
-        if not self._replicas.on_any_rank(self._replicas.broadcast_bytes(digest) != digest):
+        if not self._replicas.on_any_rank(self._replicas.broadcast_optimizer_state(digest) != digest):
             return
-        received = self._replicas.broadcast_bytes(common)
+        received = self._replicas.broadcast_optimizer_state(common)
         try:
             # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
             self._load_common_part(optimizer, torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
