@@ -1,4 +1,4 @@
-// The churn: worlds that are made, used at random, and lose ranks, over and over. See CONTRIBUTING.md.
+// The churn: worlds that are made, used at random, and lose ranks, over and over. See docs/testing.md.
 #include <signal.h>
 #include <sys/prctl.h>
 

@@ -1,5 +1,5 @@
 // What collectives between processes cost in the kernel and in memory: system calls, sleeps, bytes on the wires, bytes
-// copied, allocations. No time is measured: the counts hold on a busy machine, too. CONTRIBUTING.md says how the
+// copied, allocations. No time is measured: the counts hold on a busy machine, too. docs/testing.md says how the
 // figures of this file are renewed.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

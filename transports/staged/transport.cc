@@ -33,12 +33,12 @@ absl::Status StagedTransport::Open() {
 StagedTransport::~StagedTransport() {
   const CudaRuntime& cuda = *options_.cuda;
   const CudaOutsideCapture outside(cuda);
-  for (std::vector<std::unique_ptr<Lane>>* const lanes : {&sends_, &recvs_}) {
-    for (std::unique_ptr<Lane>& lane : *lanes) {
+  for (std::vector<std::unique_ptr<Pipe>>* const pipes : {&sends_, &recvs_}) {
+    for (std::unique_ptr<Pipe>& pipe : *pipes) {
       // The transport, or a peer, may still use slots of a message that never came back.
-      if (lane != nullptr && lane->under_way() > 0) static_cast<void>(lane.release());
+      if (pipe != nullptr && pipe->under_way() > 0) static_cast<void>(pipe.release());
     }
-    lanes->clear();
+    pipes->clear();
   }
   if (from_device_ != nullptr) cuda.destroy_stream(from_device_);
   if (to_device_ != nullptr) cuda.destroy_stream(to_device_);
@@ -67,23 +67,23 @@ absl::Status StagedTransport::Check(const NativeCall& call) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lane*> StagedTransport::LaneOf(const NativeCall& call) {
+absl::StatusOr<Pipe*> StagedTransport::PipeOf(const NativeCall& call) {
   const bool sends = call.collective == Collective::kSend;
-  std::unique_ptr<Lane>& lane = (sends ? sends_ : recvs_)[static_cast<std::size_t>(call.root)];
-  if (lane == nullptr) {
+  std::unique_ptr<Pipe>& pipe = (sends ? sends_ : recvs_)[static_cast<std::size_t>(call.root)];
+  if (pipe == nullptr) {
     const StagedOptions::Peer& peer = options_.peers[static_cast<std::size_t>(call.root)];
     const Rank receiver = sends ? call.root : rank();
-    lane = std::make_unique<Lane>(LaneEnds{.cuda = options_.cuda,
+    pipe = std::make_unique<Pipe>(PipeEnds{.cuda = options_.cuda,
                                            .stream = sends ? from_device_ : to_device_,
                                            .endpoint = &options_.transport->endpoint(peer.world_rank),
                                            .number = options_.peers[static_cast<std::size_t>(receiver)].number,
                                            .segment_bytes = SegmentBytes(size())},
                                   sends);
   }
-  if (absl::Status status = lane->MakeRoom(); !status.ok()) {
+  if (absl::Status status = pipe->MakeRoom(); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("rank ", rank(), ": ", status.message()));
   }
-  return lane.get();
+  return pipe.get();
 }
 
 absl::Status StagedTransport::Enqueue(absl::Span<const NativeCall> calls, CUstream_st* stream) {
@@ -105,11 +105,11 @@ absl::Status StagedTransport::Begin(absl::Span<const NativeCall> calls, CUstream
   for (const NativeCall& call : calls) {
     const std::int64_t bytes = call.count * SizeOf(call.dtype);
     if (bytes == 0) continue;  // neither end has a message
-    absl::StatusOr<Lane*> lane = LaneOf(call);
-    if (!lane.ok()) return lane.status();
+    absl::StatusOr<Pipe*> pipe = PipeOf(call);
+    if (!pipe.ok()) return pipe.status();
     const void* const memory = call.collective == Collective::kSend ? call.src : call.dst;
-    (*lane)->Add(static_cast<std::byte*>(const_cast<void*>(memory)), bytes);
-    if (std::find(active_.begin(), active_.end(), *lane) == active_.end()) active_.push_back(*lane);
+    (*pipe)->Add(static_cast<std::byte*>(const_cast<void*>(memory)), bytes);
+    if (std::find(active_.begin(), active_.end(), *pipe) == active_.end()) active_.push_back(*pipe);
   }
   if (active_.empty()) return absl::OkStatus();
   CudaError error = LetWait(from_device_, stream, begin_);
@@ -117,8 +117,8 @@ absl::Status StagedTransport::Begin(absl::Span<const NativeCall> calls, CUstream
   if (error != kCudaSuccess) {
     return CudaStatus(*options_.cuda, error, absl::StrCat("rank ", rank(), ": messages of a GPU"));
   }
-  for (Lane* const lane : active_) {
-    if (absl::Status status = lane->Advance(); !status.ok()) return status;
+  for (Pipe* const pipe : active_) {
+    if (absl::Status status = pipe->Advance(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -134,9 +134,9 @@ absl::StatusOr<bool> StagedTransport::Ready() {
   const CudaDeviceScope scope(*options_.cuda, options_.device);
   options_.transport->Progress();
   bool done = true;
-  for (Lane* const lane : active_) {
-    if (absl::Status status = lane->Advance(); !status.ok()) return Fail(std::move(status));
-    done &= lane->done();
+  for (Pipe* const pipe : active_) {
+    if (absl::Status status = pipe->Advance(); !status.ok()) return Fail(std::move(status));
+    done &= pipe->done();
   }
   if (!done) return false;
   if (absl::Status status = End(); !status.ok()) return Fail(std::move(status));
@@ -191,8 +191,8 @@ std::vector<Rank> StagedTransport::Unfinished() {
   if (active_.empty()) return ranks;
   options_.transport->Progress();
   for (Rank peer = 0; peer < size(); ++peer) {
-    const auto has = [place = static_cast<std::size_t>(peer)](const std::vector<std::unique_ptr<Lane>>& lanes) {
-      return lanes[place] != nullptr && lanes[place]->under_way() > 0;
+    const auto has = [place = static_cast<std::size_t>(peer)](const std::vector<std::unique_ptr<Pipe>>& pipes) {
+      return pipes[place] != nullptr && pipes[place]->under_way() > 0;
     };
     if (has(sends_) || has(recvs_)) ranks.push_back(peer);
   }

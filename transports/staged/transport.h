@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "memory/cuda_runtime.h"
-#include "transports/staged/lane.h"
+#include "transports/staged/pipe.h"
 #include "tutti/staged_transport.h"
 
 namespace tutti::staged {
@@ -43,7 +43,7 @@ class StagedTransport final : public NativeTransport {
 
  private:
   absl::Status Check(const NativeCall& call) const;
-  absl::StatusOr<Lane*> LaneOf(const NativeCall& call);
+  absl::StatusOr<Pipe*> PipeOf(const NativeCall& call);
   absl::Status Begin(absl::Span<const NativeCall> calls, CUstream_st* stream);
   // Lets the caller's stream wait for the copies to the device.
   absl::Status End();
@@ -57,9 +57,9 @@ class StagedTransport final : public NativeTransport {
   CUevent_st* begin_ = nullptr;
   CUevent_st* end_ = nullptr;
   // By rank of the group; null where none was needed so far.
-  std::vector<std::unique_ptr<Lane>> sends_;
-  std::vector<std::unique_ptr<Lane>> recvs_;
-  std::vector<Lane*> active_;      // with messages of the group that was enqueued last; empty: it has ended
+  std::vector<std::unique_ptr<Pipe>> sends_;
+  std::vector<std::unique_ptr<Pipe>> recvs_;
+  std::vector<Pipe*> active_;      // with messages of the group that was enqueued last; empty: it has ended
   CUstream_st* stream_ = nullptr;  // of that group
   absl::Status failure_;
   bool aborted_ = false;

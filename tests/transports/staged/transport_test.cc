@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
-#include "transports/staged/lane.h"
+#include "transports/staged/pipe.h"
 #include "tutti/staged_transport.h"
 
 namespace tutti {
@@ -219,7 +219,7 @@ TEST(StagedTransportTest, SlotsAreAllocatedOnce) {
   };
   const FakeCudaCounts before = FakeCuda::Counts();
   exchange();
-  EXPECT_EQ((FakeCuda::Counts() - before).allocations, 2) << "the slots of a lane on each rank";
+  EXPECT_EQ((FakeCuda::Counts() - before).allocations, 2) << "the slots of a pipe on each rank";
   exchange();
   EXPECT_EQ((FakeCuda::Counts() - before).allocations, 2);
 }

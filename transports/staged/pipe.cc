@@ -1,4 +1,4 @@
-#include "transports/staged/lane.h"
+#include "transports/staged/pipe.h"
 
 #include <algorithm>
 
@@ -7,14 +7,14 @@
 namespace tutti::staged {
 namespace {
 
-// Pinned memory of all lanes of a rank in a group: aimed at, and exceeded where segments would become too short.
+// Pinned memory of all pipes of a rank in a group: aimed at, and exceeded where segments would become too short.
 constexpr std::int64_t kMaxPinned = 32 << 20;
 constexpr std::int64_t kLongestSegment = 512 << 10;
 constexpr std::int64_t kShortestSegment = 16 << 10;
 constexpr std::int64_t kPage = 4096;
 
-// The tag of a segment: number of the receiver (19 bits) · hash of the message's length (8) · message of the lane (9) ·
-// whether the segment is the last (1) · segment of the message (11). Messages of a lane come in one order at both ends.
+// The tag of a segment: number of the receiver (19 bits) · hash of the message's length (8) · message of the pipe (9) ·
+// whether the segment is the last (1) · segment of the message (11). Messages of a pipe come in one order at both ends.
 // Where the ends differ in the length of a message, the hashes most often differ, and no segment finds its receive.
 // Where the hashes are equal, the last segment of the shorter end meets no other segment, by the bit, or one of another
 // length, which is an error. So the deadline, or that error, says who waits for whom, and no receive ends OK with the
@@ -30,19 +30,19 @@ std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t me
 }  // namespace
 
 std::int64_t SegmentBytes(int size) {
-  constexpr std::int64_t kSlotsOfPeer = 8;  // of both lanes
+  constexpr std::int64_t kSlotsOfPeer = 8;  // of both pipes
   const std::int64_t share = kMaxPinned / (kSlotsOfPeer * std::max(size - 1, 1));
   return std::clamp(share / kPage * kPage, kShortestSegment, kLongestSegment);
 }
 
-Lane::~Lane() {
+Pipe::~Pipe() {
   for (const Slot& slot : slots_) {
     if (slot.copied != nullptr) ends_.cuda->destroy_event(slot.copied);
   }
   if (pinned_ != nullptr) ends_.cuda->free_pinned(pinned_);
 }
 
-absl::Status Lane::MakeRoom() {
+absl::Status Pipe::MakeRoom() {
   if (pinned_ == nullptr) {
     void* pinned = nullptr;
     const CudaError error =
@@ -56,25 +56,25 @@ absl::Status Lane::MakeRoom() {
     if (const CudaError error = ends_.cuda->create_event(&slot.copied); error != kCudaSuccess) {
       return CudaStatus(*ends_.cuda, error, "an event for messages of a GPU");
     }
-    slot.done = &Lane::OnMessage;
-    slot.lane = this;
+    slot.done = &Pipe::OnMessage;
+    slot.pipe = this;
     slot.staging = pinned_ + static_cast<std::int64_t>(i) * ends_.segment_bytes;
   }
   return absl::OkStatus();
 }
 
-void Lane::Add(std::byte* memory, std::int64_t bytes) {
+void Pipe::Add(std::byte* memory, std::int64_t bytes) {
   queue_.push_back({.memory = memory, .bytes = bytes, .number = messages_++});
 }
 
-absl::Status Lane::Advance() {
+absl::Status Pipe::Advance() {
   if (!error_.ok()) return error_;
   absl::Status status = sends_ ? BeginSends() : CopyArrived();
   if (status.ok()) status = sends_ ? PassOnCopied() : BeginRecvs();
   return status;
 }
 
-void Lane::TakeNext(Slot& slot) {
+void Pipe::TakeNext(Slot& slot) {
   Message& message = queue_.front();
   slot.memory = message.memory + message.begun;
   slot.bytes = std::min(ends_.segment_bytes, message.bytes - message.begun);
@@ -85,7 +85,7 @@ void Lane::TakeNext(Slot& slot) {
   ++begun_;
 }
 
-absl::Status Lane::BeginSends() {
+absl::Status Pipe::BeginSends() {
   while (!queue_.empty() && SlotOf(begun_).stage == Stage::kFree) {
     Slot& slot = SlotOf(begun_);
     TakeNext(slot);
@@ -94,7 +94,7 @@ absl::Status Lane::BeginSends() {
   return absl::OkStatus();
 }
 
-absl::Status Lane::PassOnCopied() {
+absl::Status Pipe::PassOnCopied() {
   for (; moved_ < begun_; ++moved_) {
     Slot& slot = SlotOf(moved_);
     bool copied = false;
@@ -106,7 +106,7 @@ absl::Status Lane::PassOnCopied() {
   return absl::OkStatus();
 }
 
-absl::Status Lane::BeginRecvs() {
+absl::Status Pipe::BeginRecvs() {
   while (!queue_.empty()) {
     Slot& slot = SlotOf(begun_);
     if (slot.stage == Stage::kCopying) {
@@ -123,14 +123,14 @@ absl::Status Lane::BeginRecvs() {
   return absl::OkStatus();
 }
 
-absl::Status Lane::CopyArrived() {
+absl::Status Pipe::CopyArrived() {
   for (; moved_ < begun_ && SlotOf(moved_).stage == Stage::kArrived; ++moved_) {
     if (absl::Status status = Copy(SlotOf(moved_)); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status Lane::Copy(Slot& slot) {
+absl::Status Pipe::Copy(Slot& slot) {
   const CudaRuntime& cuda = *ends_.cuda;
   std::byte* const to = sends_ ? slot.staging : slot.memory;
   const std::byte* const from = sends_ ? slot.memory : slot.staging;
@@ -140,18 +140,18 @@ absl::Status Lane::Copy(Slot& slot) {
   return CudaStatus(cuda, error, "the copy of a message of a GPU");
 }
 
-absl::Status Lane::HasCopied(const Slot& slot, bool* copied) const {
+absl::Status Pipe::HasCopied(const Slot& slot, bool* copied) const {
   const CudaError error = ends_.cuda->query_event(slot.copied);
   *copied = error == kCudaSuccess;
   return error == kCudaNotReady ? absl::OkStatus() : CudaStatus(*ends_.cuda, error, "the copy of a message of a GPU");
 }
 
-void Lane::OnMessage(Completion* completion, const absl::Status& status) {
+void Pipe::OnMessage(Completion* completion, const absl::Status& status) {
   Slot& slot = *static_cast<Slot*>(completion);
-  Lane& lane = *slot.lane;
-  --lane.under_way_;
-  slot.stage = lane.sends_ ? Stage::kFree : Stage::kArrived;
-  if (lane.error_.ok()) lane.error_ = status;
+  Pipe& pipe = *slot.pipe;
+  --pipe.under_way_;
+  slot.stage = pipe.sends_ ? Stage::kFree : Stage::kArrived;
+  if (pipe.error_.ok()) pipe.error_ = status;
 }
 
 }  // namespace tutti::staged

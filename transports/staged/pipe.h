@@ -1,7 +1,7 @@
 // The messages from one rank to another, of which one end is this rank: cut into segments, which pass through slots of
 // pinned memory one after the other.
-#ifndef TUTTI_TRANSPORTS_STAGED_LANE_H_
-#define TUTTI_TRANSPORTS_STAGED_LANE_H_
+#ifndef TUTTI_TRANSPORTS_STAGED_PIPE_H_
+#define TUTTI_TRANSPORTS_STAGED_PIPE_H_
 
 #include <array>
 #include <cstddef>
@@ -17,24 +17,24 @@ namespace tutti::staged {
 // Bytes of a segment in a group of `size` ranks; equal on all of them, because both ends of a message cut it.
 std::int64_t SegmentBytes(int size);
 
-// What the lane needs of its native transport.
-struct LaneEnds {
+// What the pipe needs of its native transport.
+struct PipeEnds {
   const CudaRuntime* cuda = nullptr;
-  CUstream_st* stream = nullptr;  // for the copies of the lane
+  CUstream_st* stream = nullptr;  // for the copies of the pipe
   Endpoint* endpoint = nullptr;
   std::uint32_t number = 0;  // that the receiver has given the messages
   std::int64_t segment_bytes = 0;
 };
 
-// Segments begin, move on and end in order. No lane waits for another one, so that the ranks of a circle, each of which
+// Segments begin, move on and end in order. No pipe waits for another one, so that the ranks of a circle, each of which
 // sends to the next, cannot take the slots from each other.
-class Lane {
+class Pipe {
  public:
-  Lane(const LaneEnds& ends, bool sends) : ends_(ends), sends_(sends) {}
+  Pipe(const PipeEnds& ends, bool sends) : ends_(ends), sends_(sends) {}
   // No message is with the transport, and no copy under way.
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ~Pipe();
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
 
   // Allocates the slots, unless they are there.
   absl::Status MakeRoom();
@@ -58,7 +58,7 @@ class Lane {
     kArrived,   // of a receive: the message is in the slot
   };
   struct Slot : Completion {
-    Lane* lane = nullptr;
+    Pipe* pipe = nullptr;
     Stage stage = Stage::kFree;
     std::byte* staging = nullptr;
     CUevent_st* copied = nullptr;
@@ -70,7 +70,7 @@ class Lane {
   struct Message {
     std::byte* memory = nullptr;
     std::int64_t bytes = 0;
-    std::uint64_t number = 0;  // among those of the lane
+    std::uint64_t number = 0;  // among those of the pipe
     std::int64_t begun = 0;    // bytes whose segments have begun
   };
 
@@ -86,7 +86,7 @@ class Lane {
   absl::Status HasCopied(const Slot& slot, bool* copied) const;
   static void OnMessage(Completion* completion, const absl::Status& status);
 
-  const LaneEnds ends_;
+  const PipeEnds ends_;
   const bool sends_;
   std::byte* pinned_ = nullptr;
   std::array<Slot, kSlots> slots_;
@@ -100,4 +100,4 @@ class Lane {
 
 }  // namespace tutti::staged
 
-#endif  // TUTTI_TRANSPORTS_STAGED_LANE_H_
+#endif  // TUTTI_TRANSPORTS_STAGED_PIPE_H_
