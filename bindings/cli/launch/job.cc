@@ -53,7 +53,7 @@ Job::~Job() {
 }
 
 absl::Status Job::Start(const ProcessTemplate& common) {
-  for (Rank local_rank = 0; local_rank < options_.ranks && !kill_at_ && !front_died_; ++local_rank) {
+  for (Rank local_rank = 0; local_rank < options_.ranks && !kill_at_ns_ && !front_died_; ++local_rank) {
     absl::StatusOr<RankProcess> process = StartRank(common, local_rank);
     if (!process.ok()) return process.status();
     ++running_;
