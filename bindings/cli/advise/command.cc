@@ -45,11 +45,11 @@ absl::Status CheckBuckets(const AdvisedTraining& training) {
   const std::int64_t rest = std::max<std::int64_t>(training.parameters - training.first_bucket_parameters(), 0);
   const std::int64_t buckets = 1 + DivideRoundingUp(rest, training.bucket_parameters());
   if (buckets <= kMaxBuckets) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--bucket-bytes ", FormatBytes(training.bucket_bytes), " cuts the ",
-                                                 training.parameters, " of --parameters into ", buckets,
-                                                 " buckets, more than the ", kMaxBuckets,
-                                                 " that can be predicted: write --bucket-bytes ",
-                                                 divided(rest, kMaxBuckets - 1) * SizeOf(DType::kF32), " or more"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--bucket-bytes ", FormatBytes(training.bucket_bytes), " cuts the ", training.parameters,
+                   " of --parameters into ", buckets, " buckets, more than the ", kMaxBuckets,
+                   " that can be predicted: write --bucket-bytes ",
+                   DivideRoundingUp(rest, kMaxBuckets - 1) * SizeOf(DType::kF32), " or more"));
 }
 
 absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
