@@ -335,7 +335,7 @@ TEST(PlanTest, ShowsAndVerifiesAPremultipliedSum) {
 TEST(PlanTest, SaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"plan", "spec is required"},
-      {"plan all_reduc", "valid: all_reduce, "},
+      {"plan all_reduc", "did you mean all_reduce?"},
       {"plan all_reduce:rings", "ring"},
       {"plan bytegrad:blok=1", "block"},
       {"plan bytegrad --op max --root 1", "--op, --root: bytegrad decides that itself; leave it out"},
