@@ -134,6 +134,16 @@ TEST_F(BenchOnDevicesTest, MeasuresTheScheduleItWasTold) {
   EXPECT_THAT(run.out, HasSubstr("# all_reduce of NCCL is not measured: max of f32 by NCCL ignores NaN"));
 }
 
+TEST_F(BenchOnDevicesTest, TellsThatAScheduleNamedForHostsWasNotTaken) {
+  setenv("TUTTI_SCHEDULE", "all_reduce=direct,broadcast=native", 1);
+  const Result run = Run("all_reduce,broadcast --ranks 2 -b 4K -e 4K --iters 3");
+  unsetenv("TUTTI_SCHEDULE");
+  ASSERT_EQ(run.exit_code.value_or(-1), 0) << run.exit_code.status() << run.out;
+  ASSERT_EQ(run.rows.size(), 2U);
+  EXPECT_EQ(run.rows[0]["schedule_chosen"], true);
+  EXPECT_EQ(run.rows[1]["schedule_chosen"], false) << run.rows[1]["schedule"];
+}
+
 TEST_F(BenchOnDevicesTest, MeasuresSumsInMessagesOfACodec) {
   const Result run = Run("all_reduce --ranks 3 -b 4 -e 40K -f 10000 --iters 3 --codec uint8_block --peer nccl");
   ASSERT_EQ(run.exit_code.value_or(-1), 0) << run.exit_code.status() << run.out;

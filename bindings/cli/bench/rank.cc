@@ -45,10 +45,12 @@ BenchRank::Used UsedSoFar(const Communicator& communicator) {
           .engine_waiting_ns = absl::ToInt64Nanoseconds(counters.engine_waiting)};
 }
 
-// Whether the selector chooses the schedules of a collective, because neither --schedule nor TUTTI_SCHEDULE names one.
-bool SelectorChooses(const BenchOptions& options, Collective collective) {
-  const absl::StatusOr<std::map<Collective, const Schedule*>> named = ParseSchedules(LoadConfig()->schedule);
-  return options.schedule.empty() && !named->contains(collective);
+// Whether the selector has chosen `schedule` of a collective, and neither --schedule nor TUTTI_SCHEDULE names it: a
+// schedule that is named for memory of another kind does not serve the calls.
+bool SelectorChose(const BenchOptions& options, Collective collective, absl::string_view schedule) {
+  const absl::StatusOr<std::map<Collective, const Schedule*>> all_named = ParseSchedules(LoadConfig()->schedule);
+  const auto named = all_named->find(collective);
+  return options.schedule.empty() && (named == all_named->end() || named->second->name != schedule);
 }
 
 // The root in the spec of a message is its other end.
@@ -326,7 +328,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
       communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private", options_.memory_kind());
   if (!plan.ok()) return plan.status();
   row.schedule = plan->name.substr(plan->name.find(':') + 1);
-  row.schedule_chosen = SelectorChooses(options_, traffic_.spec.collective);
+  row.schedule_chosen = SelectorChose(options_, traffic_.spec.collective, row.schedule);
   // The selector predicts an all_to_all_v of other blocks than these: see PredictSeconds.
   if (traffic_.spec.collective == Collective::kAllToAllV) return row;
   const absl::StatusOr<double> predicted = Predict(row.schedule);
