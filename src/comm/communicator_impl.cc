@@ -372,7 +372,7 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
     absl::StatusOr<std::shared_ptr<const Program>> program =
         on_device ? ProgramOnDevice(spec, schedule) : ProgramFor(spec, schedule);
     if (!program.ok()) return program.status();
-    if (absl::Status runnable = runtime->engine->CheckRunnable(**program); !runnable.ok()) return runnable;
+    if (absl::Status runnable = runtime->engine->MakeRunnable(**program); !runnable.ok()) return runnable;
     pool = cache_.Insert(key, *std::move(program), *channel);
   }
   return pool->Take();
@@ -586,7 +586,7 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
 
 absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(std::shared_ptr<const Program> program,
                                                            const PlanBuffers& buffers) {
-  if (absl::Status runnable = runtime->engine->CheckRunnable(*program); !runnable.ok()) return runnable;
+  if (absl::Status runnable = runtime->engine->MakeRunnable(*program); !runnable.ok()) return runnable;
   tutti::Call* const call = tutti::Call::Create(std::move(program), *channel, buffers.scratch);
   auto impl = std::make_unique<BoundPlan::Impl>(*runtime, call, bound_plans_);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {

@@ -17,9 +17,11 @@
 #include "comm/bootstrap_exchange.h"
 #include "comm/device_parts.h"
 #include "comm/processors.h"
+#include "engine/device_compute.h"
 #include "engine/executors.h"
 #include "engine/host_executor.h"
 #include "engine/stream_executor.h"
+#include "memory/cuda_summary.h"
 #include "plan/registry.h"
 
 namespace tutti {
@@ -152,14 +154,26 @@ absl::Status CheckOptions(const CommunicatorOptions& options, Rank rank) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDevice(const CudaRuntime& cuda, int device, Rank rank) {
+absl::Status CheckDevice(const DeviceParts& parts, int device, Rank rank) {
+  const CudaRuntime& cuda = *parts.cuda;
   int count = 0;
   if (const CudaError error = cuda.device_count(&count); error != kCudaSuccess) {
     return CudaStatus(cuda, error, "to count the devices");
   }
-  if (device >= 0 && device < count) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ", device,
-                                                 " must be in 0…", count - 1, ", the devices of this process"));
+  const std::string what = absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ", device);
+  if (device < 0 || device >= count) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " must be in 0…", count - 1, ", the devices of this process"));
+  }
+  const CudaDeviceScope scope(cuda, device);
+  const absl::Status loaded = LoadOneKernel(*parts.kernels);
+  if (loaded.ok()) return loaded;
+  const absl::StatusOr<DeviceSummary> summary = SummarizeDevice(cuda, device);
+  if (!summary.ok()) return summary.status();
+  return absl::Status(loaded.code(),
+                      absl::StrCat(what, ", ", summary->name, " of compute capability ", summary->compute_capability,
+                                   ", cannot run Tutti's kernels, which are built for 8.0 and newer, or for what "
+                                   "CMAKE_CUDA_ARCHITECTURES named: ",
+                                   loaded.message()));
 }
 
 }  // namespace
@@ -193,7 +207,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
       return absl::Status(parts.status().code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ",
                                                               *options.cuda_device, ": ", parts.status().message()));
     }
-    if (absl::Status status = CheckDevice(*parts->cuda, *options.cuda_device, rank); !status.ok()) return status;
+    if (absl::Status status = CheckDevice(*parts, *options.cuda_device, rank); !status.ok()) return status;
     runtime->device = {
         .cuda = parts->cuda, .index = *options.cuda_device, .compute = parts->compute, .recode = parts->recode};
     runtime->native = parts->native;

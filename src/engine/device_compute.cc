@@ -91,6 +91,11 @@ absl::Status RecodeOnDevice(const kernels::DeviceKernels& table, absl::Span<cons
                       steps[0].error);
 }
 
+absl::Status LoadOneKernel(const kernels::DeviceKernels& table) {
+  float number = 0;
+  return table.convert(kernels::LoadingStream(), DType::kF16, &number, DType::kF32, &number, 1);
+}
+
 const absl::StatusOr<const kernels::DeviceKernels*>& TableOfCuda() {
   static const absl::StatusOr<const kernels::DeviceKernels*> table = kernels::CudaKernels();
   return table;

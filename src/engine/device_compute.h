@@ -17,6 +17,8 @@ absl::Status ComputeOnDevice(const kernels::DeviceKernels& table, absl::Span<con
 // Enqueues the steps of a Recode as one launch.
 absl::Status RecodeOnDevice(const kernels::DeviceKernels& table, absl::Span<const DeviceStep> steps,
                             CUstream_st* stream);
+// An error where the build has no code for the current device: any kernel tells, before peers wait for this rank.
+absl::Status LoadOneKernel(const kernels::DeviceKernels& table);
 // The CUDA kernels of this build, and both functions by them; Unimplemented in a build without CUDA.
 const absl::StatusOr<const kernels::DeviceKernels*>& TableOfCuda();
 absl::Status ComputeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream);

@@ -87,9 +87,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // long as calls that are still held, but does nothing any more.
   void Stop(const absl::Status& cause = absl::OkStatus());
 
-  // Whether the executor can carry out `program`: see Executor::CheckRunnable.
-  absl::Status CheckRunnable(const Program& program) const TUTTI_NO_THREAD_SAFETY_ANALYSIS {
-    return executor_->CheckRunnable(program);
+  // To be called before the first call of `program`: see Executor::MakeRunnable.
+  absl::Status MakeRunnable(const Program& program) const TUTTI_NO_THREAD_SAFETY_ANALYSIS {
+    return executor_->MakeRunnable(program);
   }
   // Makes the Run that carries out `call`: see Executor::NewRun.
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program,

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// But for BeginThread, CheckRunnable, NewRun and the counters, all functions are called by the engine's driver only.
+// But for BeginThread, MakeRunnable, NewRun and the counters, all functions are called by the engine's driver only.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -21,8 +21,9 @@ class Executor {
   // Called once by the engine's own thread, when it begins.
   virtual void BeginThread() {}
 
-  // OK, or Unimplemented that names a step of `program` which this executor cannot carry out. Any thread.
-  virtual absl::Status CheckRunnable(const Program& program) const = 0;
+  // OK when what `program` needs is there, such as the kernels of a GPU; or Unimplemented that names a step which this
+  // executor cannot carry out. Any thread.
+  virtual absl::Status MakeRunnable(const Program& program) const = 0;
   // Makes the Run that carries out `call` of `program`, which it serves, on `channel`. `scratch`: memory for the
   // program's scratch that the caller lends; null: none. Any thread.
   virtual std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) = 0;

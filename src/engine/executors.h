@@ -21,7 +21,7 @@ class Executors final : public Executor {
     on_host_->BeginThread();
     on_stream_->BeginThread();
   }
-  absl::Status CheckRunnable(const Program& program) const override { return Of(program).CheckRunnable(program); }
+  absl::Status MakeRunnable(const Program& program) const override { return Of(program).MakeRunnable(program); }
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override {
     return Of(program).NewRun(call, channel, program, scratch);
   }

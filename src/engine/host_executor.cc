@@ -63,7 +63,7 @@ HostExecutor::HostExecutor(Transport& transport, Presence& presence, bool may_sp
   pending_.reserve(kRoom);
 }
 
-absl::Status HostExecutor::CheckRunnable(const Program& program) const {
+absl::Status HostExecutor::MakeRunnable(const Program& program) const {
   for (const Program* some : {&program, program.for_private_buffers.get()}) {
     if (some == nullptr || some->num_natives == 0) continue;
     const auto is_native = [](const Step& step) { return step.kind == StepKind::kNative; };

@@ -21,7 +21,7 @@ class HostExecutor final : public Executor {
   // `presence` is this rank's own. `may_spin`: see EngineOptions.
   HostExecutor(Transport& transport, Presence& presence, bool may_spin);
 
-  absl::Status CheckRunnable(const Program& program) const override;
+  absl::Status MakeRunnable(const Program& program) const override;
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;
   bool HasPending(const Channel& channel) const override;

@@ -32,10 +32,11 @@ struct DeviceStep {
 struct StreamDevice {
   const CudaRuntime* cuda = nullptr;
   int index = 0;  // the device's number in this process
-  // Enqueues steps of one kind, which are independent of each other, on the stream, and waits for nothing. What the
-  // steps refer to may change once the call has returned. After an error some of the steps may be enqueued.
+  // Enqueues steps of one kind, which are independent of each other, on the stream, and waits for nothing; for
+  // kernels::LoadingStream, loads their kernels, for which the host may wait for the device. What the steps refer to
+  // may change once the call has returned. After an error some of the steps may be enqueued.
   absl::Status (*compute)(absl::Span<const DeviceStep> steps, CUstream_st* stream) = nullptr;
-  // Enqueues the steps of a Recode, which follow each other, as one launch.
+  // Enqueues the steps of a Recode, which follow each other, as one launch, or loads its kernel.
   absl::Status (*recode)(absl::Span<const DeviceStep> steps, CUstream_st* stream) = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/stream_executor.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "engine/call.h"
 #include "engine/hang.h"
 #include "engine/run_lists.h"
+#include "kernels/device_kernels.h"
 #include "kernels/operand_list.h"
 #include "tutti/print.h"
 
@@ -21,13 +23,50 @@ constexpr absl::Duration kAbortTime = absl::Seconds(2);
 // (kCallRecords). And their launches: a stream that is full lets the host wait for the device.
 constexpr std::size_t kMaxRuns = 100;
 constexpr std::size_t kMaxLaunches = 512;
-// cudaErrorIllegalAddress … cudaErrorLaunchFailure: the context of the device is gone.
-constexpr CudaError kFirstErrorOfDevices = 700;
-constexpr CudaError kLastErrorOfDevices = 719;
+// The values of cudaError_t after which nothing of this process runs on the device and all calls return an error, as
+// driver_types.h says of them: cudaErrorCudartUnloading, ECCUncorrectable, NvlinkUncorrectable, Contained,
+// IllegalAddress, LaunchTimeout, ContextIsDestroyed, Assert, HardwareStackError … LaunchFailure, TensorMemoryLeak,
+// MpsClientTerminated.
+constexpr CudaError kErrorsOfDevices[] = {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810};
+
+bool IsNative(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kNative; }
+
+// Loads the kernels of `program`. The driver must not: it would wait, with everybody who waits for it, for what is on
+// the device, and with that for other ranks, whose death it could not see.
+absl::Status LoadKernels(const StreamDevice& device, const Program& program) {
+  // Nobody looks there. A copy to its own place would be no launch.
+  std::byte places[2];
+  const std::vector<void*> dsts(kernels::kMaxOperands, &places[0]);
+  const std::vector<const void*> srcs(kernels::kMaxOperands, &places[1]);
+  std::vector<DeviceStep> steps;
+  auto recode = program.recodes.begin();
+  for (std::size_t i = 0; i < program.stream_order->size();) {
+    const bool recodes = recode != program.recodes.end() && recode->begin == i;
+    const std::size_t end = recodes ? (recode++)->end : i + 1;
+    steps.clear();
+    for (; i < end; ++i) {
+      for (const StepId step : program.stream_order->launch(i)) {
+        const Instruction& instruction = program.instructions[step];
+        steps.push_back({.program = &program,
+                         .instruction = &instruction,
+                         .dsts = absl::MakeConstSpan(dsts).first(instruction.num_dsts),
+                         .srcs = absl::MakeConstSpan(srcs).first(instruction.num_srcs),
+                         .draw = 0,
+                         .factor = 1,
+                         .error = nullptr});
+      }
+    }
+    if (IsNative(steps[0].instruction->kind)) continue;
+    absl::Status loaded =
+        recodes ? device.recode(steps, kernels::LoadingStream()) : device.compute(steps, kernels::LoadingStream());
+    if (!loaded.ok()) return loaded;
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
-absl::Status StreamExecutor::CheckRunnable(const Program& program) const {
+absl::Status StreamExecutor::MakeRunnable(const Program& program) const {
   static_assert(kernels::kMaxOperands == 128);  // the number in the text
   const Plan& plan = program.plan;
   for (StepId id = 0; id < plan.steps.size(); ++id) {
@@ -43,7 +82,14 @@ absl::Status StreamExecutor::CheckRunnable(const Program& program) const {
     return absl::UnimplementedError(absl::StrCat("rank ", plan.rank, ": ", plan.name, " cannot run on a stream: step ",
                                                  id, " (", ToText(plan, step), ") ", why));
   }
-  return absl::OkStatus();
+  if (program.takes_messages) return absl::OkStatus();
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
+  const CudaOutsideCapture outside(*device_.cuda);
+  absl::Status status = CudaStatus(*device_.cuda, scope.error(), "to use the device");
+  if (status.ok()) status = LoadKernels(device_, program);
+  return status.ok()
+             ? status
+             : absl::Status(status.code(), absl::StrCat("rank ", plan.rank, ": ", plan.name, ": ", status.message()));
 }
 
 std::unique_ptr<Run> StreamExecutor::NewRun(Call& call, Channel& channel, const Program& program, void* /*scratch*/) {
@@ -76,6 +122,8 @@ bool StreamExecutor::RunAtOnce(Run& run) {
 }
 
 Executor::Polled StreamExecutor::Poll() {
+  if (idle()) return Polled::kNothing;
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
   const CudaOutsideCapture outside(*device_.cuda);
   bool moved = false;
   const auto lists = [this](const Channel& channel) {
@@ -112,7 +160,8 @@ Executor::Polled StreamExecutor::Poll() {
   for (Run* const its_run : active_) {
     StreamRun& run = StreamRunOf(its_run);
     if (run.channel.failure.begun || run.stage_ == StreamRun::Stage::kEnqueued || lists(run.channel)) continue;
-    const Polled polled = Enqueue(run);
+    const Polled polled =
+        scope.error() == kCudaSuccess ? Enqueue(run) : Fail(run, StatusOf(scope.error(), run, "to use the device"));
     if (polled == Polled::kFailed) return polled;
     moved |= polled == Polled::kMoved;
     if (run.stage_ != StreamRun::Stage::kEnqueued) channels_.push_back(&run.channel);
@@ -124,8 +173,6 @@ Executor::Polled StreamExecutor::Poll() {
 }
 
 Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
-  const CudaDeviceScope scope(*device_.cuda, device_.index);
-  if (scope.error() != kCudaSuccess) return Fail(run, StatusOf(scope.error(), run, "to use the device"));
   bool moved = false;
   while (run.stage_ != StreamRun::Stage::kEnqueued) {
     // What was enqueued before may not be on the stream yet.
@@ -175,9 +222,7 @@ absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
     return device_.recode(run.steps_, run.stream_);
   }
   const absl::Span<const StepId> steps = run.program.stream_order->launch(run.next_launch_++);
-  const StepKind kind = run.program.instructions[steps[0]].kind;
-  const bool is_native = kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kNative;
-  if (is_native) return LaunchNative(run, steps);
+  if (IsNative(run.program.instructions[steps[0]].kind)) return LaunchNative(run, steps);
   ListSteps(run, steps);
   return device_.compute(run.steps_, run.stream_);
 }
@@ -339,10 +384,11 @@ std::vector<Rank> StreamExecutor::MessagePeers(const Channel& channel) const {
 
 bool StreamExecutor::HasLetGo(const Channel& channel) const {
   if (channel.on_device() == nullptr) return true;
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
   const CudaOutsideCapture outside(*device_.cuda);
   const CudaError error = device_.cuda->query_stream(channel.on_device()->stream());
-  // Other errors than those of the device itself, after which nothing runs there, say nothing of the work.
-  return error == kCudaSuccess || (error >= kFirstErrorOfDevices && error <= kLastErrorOfDevices);
+  // Other errors say nothing of the work.
+  return error == kCudaSuccess || std::ranges::find(kErrorsOfDevices, error) != std::end(kErrorsOfDevices);
 }
 
 void StreamExecutor::End(Channel& channel, const absl::Status& cause) {

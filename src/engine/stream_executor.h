@@ -23,10 +23,9 @@ class StreamExecutor final : public Executor {
  public:
   explicit StreamExecutor(const StreamDevice& device) : device_(device) {}
 
-  // Sets the device for good: to set it for a while, and the first one of the process afterwards, would make a context
-  // there, which takes memory of a GPU that belongs to another rank.
+  // Sets the device for good: then no scope of this thread has anything to do.
   void BeginThread() override { device_.cuda->set_device(device_.index); }
-  absl::Status CheckRunnable(const Program& program) const override;
+  absl::Status MakeRunnable(const Program& program) const override;
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;
   bool HasPending(const Channel& channel) const override;
@@ -57,7 +56,8 @@ class StreamExecutor final : public Executor {
  private:
   // Gives `run` its place in the order of calls, unless its channel has enough on its stream, or fails.
   bool Admit(Run& run) const;
-  // Enqueues what can be enqueued of `run`, which is the first of its channel that is not enqueued.
+  // With the device set, enqueues what can be enqueued of `run`, which is the first of its channel that is not
+  // enqueued.
   Polled Enqueue(StreamRun& run);
   absl::Status Begin(StreamRun& run);
   absl::Status LaunchNext(StreamRun& run);

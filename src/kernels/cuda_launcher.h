@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "kernels/cuda_team.h"
@@ -56,10 +57,8 @@ class CudaLauncher {
   template <class Octets>
   absl::Status EnqueueOctets(const Octets& octets, std::int64_t count) const {
     if (count == 0) return absl::OkStatus();
-    ForgetReportedError();
-    OctetKernel<<<BlocksFor(count, std::int64_t{kThreadsOfOctets} * kOctet), kThreadsOfOctets, 0, stream_>>>(octets,
-                                                                                                             count);
-    return StatusOfLaunch();
+    return Enqueue(OctetKernel<Octets>, BlocksFor(count, std::int64_t{kThreadsOfOctets} * kOctet), kThreadsOfOctets,
+                   octets, count);
   }
 
   // The smaller its blocks are, the fewer threads work on one.
@@ -82,28 +81,33 @@ class CudaLauncher {
   template <class Coder, class Runner, int kLanes, class Batch>
   absl::Status EnqueueLanes(const Batch& batch) const {
     const std::int64_t units = batch.ends[batch.num_jobs - 1];
-    ForgetReportedError();
-    LanesKernel<Coder, Runner, kLanes>
-        <<<BlocksFor(units, kThreadsOfTeams / kLanes), kThreadsOfTeams, 0, stream_>>>(batch, units);
-    return StatusOfLaunch();
+    return Enqueue(LanesKernel<Coder, Runner, kLanes, Batch>, BlocksFor(units, kThreadsOfTeams / kLanes),
+                   kThreadsOfTeams, batch, units);
   }
   template <class Coder, class Runner, int kThreads, class Batch>
   absl::Status EnqueueThreadBlocks(const Batch& batch) const {
     const std::int64_t units = batch.ends[batch.num_jobs - 1];
-    ForgetReportedError();
-    ThreadBlockKernel<Coder, Runner, kThreads><<<BlocksFor(units, 1), kThreads, 0, stream_>>>(batch, units);
-    return StatusOfLaunch();
+    return Enqueue(ThreadBlockKernel<Coder, Runner, kThreads, Batch>, BlocksFor(units, 1), kThreads, batch, units);
   }
   static unsigned BlocksFor(std::int64_t work, std::int64_t of_block) {
     return static_cast<unsigned>(std::min((work + of_block - 1) / of_block, kMaxBlocks));
   }
-  // A call that has returned an error leaves it behind as this thread's last one, for which a launch must not be
-  // blamed.
-  static void ForgetReportedError() { (void)cudaGetLastError(); }
-  static absl::Status StatusOfLaunch() {
+  template <class Operands>
+  absl::Status Enqueue(void (*kernel)(Operands, std::int64_t), unsigned blocks, int threads, const Operands& operands,
+                       std::int64_t count) const {
+    // A call that has returned an error leaves it behind as this thread's last one, for which a launch must not be
+    // blamed.
+    (void)cudaGetLastError();
+    if (stream_ == LoadingStream()) {
+      cudaFuncAttributes attributes;
+      (void)cudaFuncGetAttributes(&attributes, kernel);
+    } else {
+      kernel<<<blocks, threads, 0, stream_>>>(operands, count);
+    }
     const cudaError_t error = cudaGetLastError();
     if (error == cudaSuccess) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("launch of a kernel: ", cudaGetErrorString(error)));
+    const std::string text = absl::StrCat("launch of a kernel: ", cudaGetErrorString(error));
+    return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
   }
 
   Stream stream_;

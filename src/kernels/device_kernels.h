@@ -21,11 +21,19 @@ namespace tutti::kernels {
 
 using Stream = CUstream_st*;
 
+// No stream: a function of CudaKernels that is given it launches nothing, but loads the kernel that it would launch.
+// CUDA loads a kernel when it is first asked for, and may wait for all that runs on the device then (CUDA C++
+// Programming Guide, "Lazy Loading"): also for a kernel that waits for another rank.
+inline Stream LoadingStream() {
+  static char place;
+  return reinterpret_cast<Stream>(&place);
+}
+
 // Results have the bits that the functions of reduce.h, combine.h and adam.h and the codecs give on the CPU, but for a
 // NaN that arithmetic makes: its bits differ between processors. All memory but the spans is memory of the device;
 // messages and elements need only the alignment of their element, and are accessed fastest where they begin at
 // multiples of 16 bytes. An error says that nothing was enqueued: InvalidArgument (more than kMaxOperands operands), or
-// Internal (the launch failed). Thread-safe, allocate nothing.
+// Internal or ResourceExhausted (the launch failed). Thread-safe, allocate nothing.
 struct DeviceKernels {
   // reduce.h; complex, integer and bool dtypes too.
   absl::Status (*reduce)(Stream stream, DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,

@@ -7,13 +7,18 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device_kernels.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
+#include "tutti/communicator.h"
 #include "tutti/devices.h"
+#include "tutti/store.h"
+#include "tutti/transport.h"
 
 namespace tutti {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DevicePartsTest, CountsAndDescribesTheDevicesThatCommunicatorsCanUse) {
@@ -27,6 +32,26 @@ TEST(DevicePartsTest, CountsAndDescribesTheDevicesThatCommunicatorsCanUse) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("must be in 0…7"));
   }
+}
+
+// The kernels of a build have code for some GPUs and those that are newer.
+TEST(DevicePartsTest, AGpuThatCannotRunTheKernelsIsNamedWhenACommunicatorIsMade) {
+  UseFakeDevices();
+  DeviceParts parts = PartsOfThisProcess().value();
+  kernels::DeviceKernels kernels = *parts.kernels;
+  kernels.convert = [](kernels::Stream, DType, void*, DType, const void*, std::int64_t) {
+    return absl::InternalError("no kernel image is available");
+  };
+  parts.kernels = &kernels;
+  SetPartsOfThisProcess(&parts);
+  const auto world = Communicator::Create({Identity{}, MakeMemoryStore()},
+                                          MakeInprocTransport(MakeInprocHub(1), {.region_bytes = 1 << 20}).value(),
+                                          {.cuda_device = 3});
+  UseFakeDevices();
+  EXPECT_THAT(
+      std::string(world.status().message()),
+      AllOf(HasSubstr("rank 0: cuda_device 3, fake GPU 3 of compute capability 9.0, cannot run Tutti's kernels"),
+            HasSubstr("no kernel image is available")));
 }
 
 // A copy begins after what is on the default stream of the GPU that has the memory, which is not the thread's current

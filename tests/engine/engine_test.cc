@@ -45,7 +45,7 @@ class ScriptedRun final : public Run {
 
 class ScriptedExecutor final : public Executor {
  public:
-  absl::Status CheckRunnable(const Program&) const override { return absl::OkStatus(); }
+  absl::Status MakeRunnable(const Program&) const override { return absl::OkStatus(); }
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void*) override {
     return std::make_unique<ScriptedRun>(call, channel, program);
   }

@@ -86,6 +86,45 @@ TEST(StreamLossesSlowTest, WithoutNewsTheErrorSaysWhereToLook) {
                     HasSubstr("rank 0 has heard of no rank that died or left: look at")));
 }
 
+// Where a kernel is loaded by its launch, CUDA may wait there for messages of a rank that does not come.
+TEST(StreamLossesTest, NoKernelIsLoadedByTheDriver) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory memory(rank.rank, 32);
+    EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(),
+              absl::OkStatus());
+  });
+  FakeCuda::Restart();  // but NCCL has connected the ranks: its launches do not wait for peers on the host
+  EXPECT_EQ(world.At(0).engine->MakeRunnable(*programs[0]), absl::OkStatus());
+  const FakeMemory memory(0, 32);
+  const absl::Status status =
+      world.At(0).Start(programs[0], {.out = memory.data()}, {.timeout = absl::Milliseconds(1)}).Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1"));
+}
+
+// After such an error the device does nothing any more, and what the call had there is given back at once. It would be
+// kept if the device could still write to it, which the engine awaits for half a minute.
+TEST(StreamLossesTest, ADeviceWithAnErrorOfItsOwnHasLetGo) {
+  constexpr CudaError kNvlinkUncorrectable = 220;
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory memory(rank.rank, 32);
+    EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(),
+              absl::OkStatus());
+  });
+  const FakeMemory memory(0, 32);
+  Work work = world.At(0).Start(programs[0], {.out = memory.data()});
+  FakeCuda::Break(0, kNvlinkUncorrectable);
+  EXPECT_FALSE(work.Wait().ok());
+  FakeCuda::Break(0, kCudaSuccess);
+  const FakeCudaCounts before = FakeCuda::Counts();
+  work = Work();
+  EXPECT_EQ((FakeCuda::Counts() - before).frees, 1);
+}
+
 // Rank 1 has nothing to send and nothing to receive, so it has taken part in the call, and leaves.
 TEST(StreamLossesSlowTest, ARankThatHasTakenPartIsNamedToo) {
   StreamWorld world = WithRemoteError(3, /*launch=*/0);

@@ -105,7 +105,8 @@ class StreamWorld {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The program of each rank for the plans of all ranks. Groups that the plans name get native transports.
+  // The program of each rank for the plans of all ranks, made runnable. Groups that the plans name get native
+  // transports.
   std::vector<std::shared_ptr<const Program>> Programs(const std::vector<Plan>& plans) {
     std::vector<std::shared_ptr<const Program>> programs;
     if (on_ == On::kHost) {
@@ -117,6 +118,7 @@ class StreamWorld {
     for (const std::vector<Rank>& group : GroupsOf(plans)) MakeGroup(group);
     for (std::size_t r = 0; r < plans.size(); ++r) {
       programs.push_back(CompileForStream(plans[r], std::move((*orders)[r])));
+      EXPECT_EQ(ranks_[r].engine->MakeRunnable(*programs.back()), absl::OkStatus());
     }
     return programs;
   }

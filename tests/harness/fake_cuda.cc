@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,8 @@ struct State {
   std::uintptr_t event_handles TUTTI_GUARDED_BY(mutex) = 0;
   std::map<const std::byte*, Block> blocks TUTTI_GUARDED_BY(mutex);
   std::map<std::string, CudaError, std::less<>> failures TUTTI_GUARDED_BY(mutex);
+  CudaError errors[kFakeDevices] TUTTI_GUARDED_BY(mutex) = {};
+  std::set<std::string> kernels[kFakeDevices] TUTTI_GUARDED_BY(mutex);  // those that are loaded
   FakeCudaCounts counts TUTTI_GUARDED_BY(mutex);
 };
 
@@ -49,7 +52,20 @@ State& TheState() {
   return state;
 }
 
-thread_local int current_device = 0;
+// What is current in a thread, which has no context before it calls what needs one, or sets a device.
+struct Current {
+  int device = 0;
+  bool has_context = false;
+};
+thread_local Current current;
+thread_local std::vector<Current> pushed;
+std::atomic<bool> contexts[kFakeDevices];
+
+void UseContext() {
+  contexts[current.device] = true;
+  current.has_context = true;
+}
+
 thread_local int capture_mode = 0;  // of cudaStreamCaptureMode
 // Captures under way, by device. Each device stands for a process of its own.
 std::atomic<int> captures_on[kFakeDevices];
@@ -58,8 +74,9 @@ std::atomic<bool> invalidated_on[kFakeDevices];
 
 // Whether this thread may not query, allocate or free now. The captures are invalid then.
 bool IsUnsafe() {
-  if (captures_on[current_device].load() == 0 || capture_mode == kCudaCaptureRelaxed) return false;
-  invalidated_on[current_device] = true;
+  UseContext();
+  if (captures_on[current.device].load() == 0 || capture_mode == kCudaCaptureRelaxed) return false;
+  invalidated_on[current.device] = true;
   return true;
 }
 
@@ -72,6 +89,7 @@ void Count(std::int64_t FakeCudaCounts::*kind) {
 CudaError Failure(absl::string_view function) {
   State& state = TheState();
   MutexLock lock(state.mutex);
+  if (const CudaError error = state.errors[current.device]; error != kCudaSuccess) return error;
   const auto found = state.failures.find(function);
   if (found == state.failures.end()) return kCudaSuccess;
   const CudaError error = found->second;
@@ -81,11 +99,12 @@ CudaError Failure(absl::string_view function) {
 
 // The stream that lives under this handle; null: none.
 std::shared_ptr<FakeStream> Find(CUstream_st* handle) {
+  UseContext();
   State& state = TheState();
   MutexLock lock(state.mutex);
   if (handle == nullptr) {
-    std::shared_ptr<FakeStream>& stream = state.default_streams[current_device];
-    if (stream == nullptr) stream = FakeStream::Make(current_device);
+    std::shared_ptr<FakeStream>& stream = state.default_streams[current.device];
+    if (stream == nullptr) stream = FakeStream::Make(current.device);
     return stream;
   }
   const auto found = state.streams.find(handle);
@@ -111,7 +130,7 @@ CudaError Allocate(absl::string_view function, void** data, std::size_t bytes, C
   State& state = TheState();
   MutexLock lock(state.mutex);
   ++state.counts.allocations;
-  state.blocks[static_cast<const std::byte*>(*data)] = {bytes, {kind, current_device}};
+  state.blocks[static_cast<const std::byte*>(*data)] = {bytes, {kind, current.device}};
   return kCudaSuccess;
 }
 
@@ -138,23 +157,27 @@ void CopyNow(void* dst, const void* src, std::size_t bytes) {
   std::atomic_ref(*static_cast<std::uint32_t*>(dst)).store(word, std::memory_order_relaxed);
 }
 
-CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
-  if (IsUnsafe()) return kCaptureUnsupported;
-  if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
-  if (data == nullptr) return kCudaSuccess;
-  const int device = Forget(data, kind);
-  if (device < 0) return kInvalidValue;
+void Synchronize(int device) {
   std::vector<std::shared_ptr<FakeStream>> streams;
   {
     State& state = TheState();
     MutexLock lock(state.mutex);
-    ++state.counts.synchronizations;
     for (const auto& [handle, stream] : state.streams) {
       if (stream->device() == device) streams.push_back(stream);
     }
     if (state.default_streams[device] != nullptr) streams.push_back(state.default_streams[device]);
   }
   for (const auto& stream : streams) stream->Drain();
+}
+
+CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
+  if (IsUnsafe()) return kCaptureUnsupported;
+  if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
+  if (data == nullptr) return kCudaSuccess;
+  const int device = Forget(data, kind);
+  if (device < 0) return kInvalidValue;
+  Count(&FakeCudaCounts::synchronizations);
+  Synchronize(device);
   std::free(data);
   return kCudaSuccess;
 }
@@ -169,6 +192,7 @@ CudaError FreeAsync(void* data, CUstream_st* handle) {
 }
 
 CudaError PointerTo(CudaPointer* found, const void* data) {
+  UseContext();
   if (const CudaError error = Failure("pointer"); error != kCudaSuccess) return error;
   State& state = TheState();
   MutexLock lock(state.mutex);
@@ -181,8 +205,9 @@ CudaError PointerTo(CudaPointer* found, const void* data) {
 }
 
 CudaError CreateStream(CUstream_st** handle) {
+  UseContext();
   if (const CudaError error = Failure("create_stream"); error != kCudaSuccess) return error;
-  std::shared_ptr<FakeStream> stream = FakeStream::Make(current_device);
+  std::shared_ptr<FakeStream> stream = FakeStream::Make(current.device);
   *handle = reinterpret_cast<CUstream_st*>(stream.get());
   State& state = TheState();
   MutexLock lock(state.mutex);
@@ -225,12 +250,14 @@ CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture, unsigned long lon
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
   const std::shared_ptr<FakeCapture> found = stream->capture();
-  *capture = found != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
-  *id = found != nullptr ? found->id : 0;
+  const bool invalid = found != nullptr && invalidated_on[stream->device()];
+  *capture = invalid ? CudaCapture::kInvalidated : found != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
+  *id = *capture == CudaCapture::kActive ? found->id : 0;
   return kCudaSuccess;
 }
 
 CudaError CreateEvent(CUevent_st** handle) {
+  UseContext();
   if (const CudaError error = Failure("create_event"); error != kCudaSuccess) return error;
   State& state = TheState();
   MutexLock lock(state.mutex);
@@ -241,6 +268,7 @@ CudaError CreateEvent(CUevent_st** handle) {
 }
 
 CudaError DestroyEvent(CUevent_st* handle) {
+  UseContext();
   State& state = TheState();
   MutexLock lock(state.mutex);
   return state.events.erase(handle) == 1 ? kCudaSuccess : kInvalidHandle;
@@ -310,7 +338,22 @@ CudaError WaitEvent(CUstream_st* stream, CUevent_st* handle) {
 
 CudaError SetDevice(int device) {
   if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
-  if (std::exchange(current_device, device) != device) Count(&FakeCudaCounts::device_changes);
+  if (std::exchange(current.device, device) != device) Count(&FakeCudaCounts::device_changes);
+  UseContext();
+  return kCudaSuccess;
+}
+
+CudaError PushDevice(int device) {
+  if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
+  pushed.push_back(current);
+  return SetDevice(device);
+}
+
+CudaError PopDevice() {
+  constexpr CudaError kInvalidContext = 201;
+  if (pushed.empty()) return kInvalidContext;
+  current = pushed.back();
+  pushed.pop_back();
   return kCudaSuccess;
 }
 
@@ -364,12 +407,17 @@ CudaRuntime MakeTable() {
       .device_name = DeviceName,
       .compute_capability = [](int* major, int* minor, int) { return Set(major, 9) + Set(minor, 0); },
       .device_uuid = DeviceUuid,
-      .memory_sizes = [](auto* free,
-                         auto* total) { return Set(free, kMemoryOfDevice / 2) + Set(total, kMemoryOfDevice); },
       .driver_version = [](int* version) { return Set(version, 13000); },
       .runtime_version = [](int* version) { return Set(version, 13000); },
-      .current_device = [](int* device) { return Set(device, current_device); },
+      .current_device = [](int* device) { return Set(device, current.device); },
       .set_device = SetDevice,
+      .push_device = PushDevice,
+      .pop_device = PopDevice,
+      .memory_sizes =
+          [](auto* free, auto* total) {
+            UseContext();
+            return Set(free, kMemoryOfDevice / 2) + Set(total, kMemoryOfDevice);
+          },
       .allocate = [](void** data, std::size_t bytes) { return Allocate("allocate", data, bytes, Kind::kDevice); },
       .free = [](void* data) { return Free("free", data, Kind::kDevice); },
       .allocate_async =
@@ -398,7 +446,11 @@ CudaRuntime MakeTable() {
       .query_stream = QueryStream,
       .synchronize_stream = SynchronizeStream,
       .capture_of = CaptureOf,
-      .exchange_capture_mode = [](int* mode) { return Set(mode, std::exchange(capture_mode, *mode)); },
+      .exchange_capture_mode =
+          [](int* mode) {
+            UseContext();
+            return Set(mode, std::exchange(capture_mode, *mode));
+          },
       .create_event = CreateEvent,
       .destroy_event = DestroyEvent,
       .record_event = RecordEvent,
@@ -430,6 +482,30 @@ const CudaRuntime& FakeCuda::Table() {
 
 CudaError FakeCuda::Launch(CUstream_st* stream, std::function<void()> kernel) {
   return Enqueue("launch", &FakeCudaCounts::launches, stream, std::move(kernel));
+}
+
+void FakeCuda::LoadKernel(const std::string& name) {
+  State& state = TheState();
+  {
+    MutexLock lock(state.mutex);
+    if (!state.kernels[current.device].insert(name).second) return;
+  }
+  Synchronize(current.device);
+}
+
+void FakeCuda::Break(int device, CudaError error) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  state.errors[device] = error;
+}
+
+bool FakeCuda::HasContext(int device) { return contexts[device]; }
+
+void FakeCuda::Restart() {
+  for (std::atomic<bool>& context : contexts) context = false;
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  for (std::set<std::string>& kernels : state.kernels) kernels.clear();
 }
 
 CudaError FakeCuda::LaunchCollective(CUstream_st* stream, std::function<void()> launch) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "memory/cuda_runtime.h"
@@ -42,6 +43,12 @@ class FakeCuda {
 
   // Enqueues `kernel` as one launch. cudaErrorInvalidResourceHandle (400) for a stream that does not live.
   static CudaError Launch(CUstream_st* stream, std::function<void()> kernel);
+  // The first call for a kernel and the current device waits until the device is idle, as CUDA's loader may.
+  static void LoadKernel(const std::string& name);
+  // Whether the process has a context on the device: see CudaRuntime.
+  static bool HasContext(int device);
+  // Forgets contexts and kernels, as in a new process; a thread with a context keeps it.
+  static void Restart();
   // The same for a launch of NCCL, which may block until the peers' launches run.
   static CudaError LaunchCollective(CUstream_st* stream, std::function<void()> launch);
 
@@ -49,6 +56,10 @@ class FakeCuda {
 
   // The next call of the table's `function`, by any thread, returns `error` and does nothing: FailNext("allocate", 2).
   static void FailNext(absl::string_view function, CudaError error);
+
+  // From now on all calls of threads whose current device is this one return `error`, as after a fault of the device;
+  // kCudaSuccess mends it.
+  static void Break(int device, CudaError error);
 
   // Between the two calls what is enqueued on `stream` is recorded and not performed, and so is what is enqueued on
   // streams that have waited for an event of the capture. Errors are to query or synchronize such a stream (900); to

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "comm/device_parts.h"
 #include "engine/device_compute.h"
 #include "tests/harness/fake_cuda.h"
@@ -18,9 +20,19 @@ namespace {
 
 using Perform = absl::Status (*)(const kernels::DeviceKernels&, absl::Span<const DeviceStep>, CUstream_st*);
 
+// A kernel for each kind of step, types and codec.
+std::string KernelOf(const DeviceStep& step) {
+  const Instruction& i = *step.instruction;
+  const bool codes = i.kind == StepKind::kEncode || i.kind == StepKind::kDecode;
+  return absl::StrCat(Name(i.kind), " ", Name(i.dst_type), " ", Name(i.src_type), " ",
+                      codes ? step.program->plan.codecs[i.codec].codec->name : "");
+}
+
 // One launch for all steps.
 template <Perform kPerform>
 absl::Status Enqueue(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
+  for (const DeviceStep& step : steps) FakeCuda::LoadKernel(KernelOf(step));
+  if (stream == kernels::LoadingStream()) return absl::OkStatus();
   struct Kept {
     DeviceStep step;
     std::vector<void*> dsts;
@@ -45,6 +57,7 @@ absl::Status Enqueue(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
 
 // The functions of `HostKernels` that the layer above plans uses, each as one launch.
 absl::Status Launch(CUstream_st* stream, std::function<absl::Status(const kernels::DeviceKernels&)> kernel) {
+  if (stream == kernels::LoadingStream()) return absl::OkStatus();
   const CudaError error = FakeCuda::Launch(
       stream, [kernel = std::move(kernel)] { EXPECT_EQ(kernel(kernels::HostKernels()), absl::OkStatus()); });
   return error == kCudaSuccess ? absl::OkStatus() : CudaStatus(FakeCuda::Table(), error, "a kernel");
