@@ -50,13 +50,14 @@ absl::StatusOr<bool> Communicator::Impl::IsOnDevice(const void* in, const void* 
 absl::StatusOr<bool> AreOnDevice(const std::optional<StreamDevice>& device, Rank rank,
                                  absl::Span<const void* const> buffers) {
   if (!device.has_value()) return false;
+  const CudaRuntime& cuda = *device->cuda;
+  const CudaDeviceScope scope(cuda, device->index);  // also to ask makes a context
   int on_device = 0;
   int on_host = 0;
   const void* last = nullptr;
   for (const void* const memory : buffers) {
     if (memory == std::exchange(last, memory) || memory == nullptr) continue;  // in place: asked already
     CudaPointer found;
-    const CudaRuntime& cuda = *device->cuda;
     if (const CudaError error = cuda.pointer(&found, memory); error != kCudaSuccess) {
       return CudaStatus(cuda, error, absl::StrCat("rank ", rank, ": asking what memory a buffer of the call is"));
     }

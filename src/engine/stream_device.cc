@@ -37,6 +37,7 @@ ChannelOnDevice::~ChannelOnDevice() {
   const absl::Time deadline = absl::Now() + kFinalizeTime;
   for (const Group& group : groups_) group.native->Finalize(deadline).IgnoreError();
   if (native_ != nullptr) native_->Finalize(deadline).IgnoreError();
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
   const CudaOutsideCapture outside(*device_.cuda);
   if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
   for (CUstream_st* const stream : graph_streams_) device_.cuda->destroy_stream(stream);
@@ -50,8 +51,8 @@ absl::StatusOr<ChannelOnDevice::ForGraphs> ChannelOnDevice::ForCapture(unsigned 
                                                  native_->name(), "): call outside of the capture, or use NCCL"));
   }
   const CudaRuntime& cuda = *device_.cuda;
-  const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device_.index);
+  const CudaOutsideCapture outside(cuda);
   const auto status_of = [&](CudaError error) { return CudaStatus(cuda, error, "to make ready for CUDA graphs"); };
   for (CUstream_st* const stream : graph_streams_) {
     CudaCapture capture = CudaCapture::kNone;
@@ -59,7 +60,8 @@ absl::StatusOr<ChannelOnDevice::ForGraphs> ChannelOnDevice::ForCapture(unsigned 
     if (const CudaError error = cuda.capture_of(stream, &capture, &its_id); error != kCudaSuccess) {
       return status_of(error);
     }
-    if (its_id == 0 || its_id == id) return ForGraphs{stream, graph_error_, graph_error_here_};
+    // The id of a capture that is invalid is not told.
+    if (capture == CudaCapture::kNone || its_id == id) return ForGraphs{stream, graph_error_, graph_error_here_};
   }
   CUstream_st* stream = nullptr;
   if (const CudaError error = cuda.create_stream(&stream); error != kCudaSuccess) return status_of(error);

@@ -56,6 +56,7 @@ absl::Span<const StepId> StreamRun::StepsOf(const Recode& recode) const {
 StreamRun::~StreamRun() {
   if (is_stuck_) return;
   const CudaRuntime& cuda = *device_.cuda;
+  const CudaDeviceScope scope(cuda, device_.index);
   const CudaOutsideCapture outside(cuda);
   if (input_ready_ != nullptr) cuda.destroy_event(input_ready_);
   if (end_ != nullptr) cuda.destroy_event(end_);
@@ -66,8 +67,8 @@ StreamRun::~StreamRun() {
 
 absl::Status StreamRun::Allocate() {
   const CudaRuntime& cuda = *device_.cuda;
-  const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device_.index);
+  const CudaOutsideCapture outside(cuda);
   const auto status_of = [&](CudaError error, absl::string_view what) {
     return error == kCudaSuccess
                ? absl::OkStatus()
@@ -92,6 +93,7 @@ absl::Status StreamRun::Allocate() {
 
 absl::Status StreamRun::CheckMemory(const void* memory, absl::string_view what) const {
   if (memory == nullptr) return absl::OkStatus();
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
   CudaPointer found;
   if (const CudaError error = device_.cuda->pointer(&found, memory); error != kCudaSuccess) {
     return CudaStatus(*device_.cuda, error, absl::StrCat("the ", what, " of ", What()));
@@ -165,6 +167,12 @@ void StreamRun::OnSubmit(const CallOptions& options) {
   CudaError error = device_.cuda->capture_of(stream, &capture, &capture_id_);
   captured_ = error == kCudaSuccess && capture == CudaCapture::kActive;
   in_graph_ |= captured_;
+  if (capture == CudaCapture::kInvalidated) {
+    input_error_ = absl::FailedPreconditionError(
+        absl::StrCat("rank ", program.plan.rank, ": CallOptions::stream of ", What(),
+                     " is in a capture that is invalid: end it, and capture again without what made it so"));
+    return;
+  }
   if (error == kCudaSuccess) error = device_.cuda->record_event(input_ready_, stream);
   input_error_ = error == kCudaSuccess
                      ? absl::OkStatus()

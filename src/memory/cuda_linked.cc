@@ -1,8 +1,11 @@
 // The table of the CUDA runtime that is linked into this library. Compiled only where Tutti is built with CUDA.
+#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <map>
 
+#include "base/mutex.h"
 #include "memory/cuda_runtime.h"
 
 namespace tutti {
@@ -32,6 +35,54 @@ CudaError DeviceUuid(char* uuid, int device) {
 CudaError ComputeCapability(int* major, int* minor, int device) {
   const cudaError_t error = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device);
   return error != cudaSuccess ? error : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device);
+}
+
+// The driver's functions as CUDA 12.0 has them, which every driver has that serves this runtime; null where there is no
+// driver. The runtime has loaded the driver's library, so nothing more is linked.
+template <typename Function>
+Function OfDriver(const char* name) {
+  void* found = nullptr;
+#if CUDART_VERSION >= 12050
+  (void)cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, nullptr);
+#else
+  (void)cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, nullptr);
+#endif
+  return reinterpret_cast<Function>(found);
+}
+
+// The context of the device that the runtime uses, kept for the life of the process.
+CudaError PrimaryContext(int device, CUcontext* context) {
+  static const auto get = OfDriver<PFN_cuDeviceGet_v2000>("cuDeviceGet");
+  static const auto retain = OfDriver<PFN_cuDevicePrimaryCtxRetain_v7000>("cuDevicePrimaryCtxRetain");
+  static Mutex mutex;
+  static auto& contexts = *new std::map<int, CUcontext>;
+  if (get == nullptr || retain == nullptr) return kCudaNoDriver;
+  const MutexLock lock(mutex);
+  if (const auto known = contexts.find(device); known != contexts.end()) {
+    *context = known->second;
+    return kCudaSuccess;
+  }
+  CUdevice in_driver = 0;
+  CUresult error = get(&in_driver, device);
+  if (error == CUDA_SUCCESS) error = retain(context, in_driver);
+  if (error == CUDA_SUCCESS) contexts[device] = *context;
+  return error;  // errors of the driver have the runtime's numbers
+}
+
+// The runtime uses the device whose context is the thread's current one in the driver (CUDA Runtime API, "Interactions
+// with the CUDA Driver API").
+CudaError PushDevice(int device) {
+  static const auto push = OfDriver<PFN_cuCtxPushCurrent_v4000>("cuCtxPushCurrent");
+  CUcontext context = nullptr;
+  const CudaError error = PrimaryContext(device, &context);
+  if (error != kCudaSuccess) return error;
+  return push == nullptr ? kCudaNoDriver : static_cast<CudaError>(push(context));
+}
+
+CudaError PopDevice() {
+  static const auto pop = OfDriver<PFN_cuCtxPopCurrent_v4000>("cuCtxPopCurrent");
+  CUcontext popped = nullptr;
+  return pop == nullptr ? kCudaNoDriver : static_cast<CudaError>(pop(&popped));
 }
 
 CudaError Pointer(CudaPointer* found, const void* data) {
@@ -90,11 +141,13 @@ CudaRuntime Linked() {
       .device_name = DeviceName,
       .compute_capability = ComputeCapability,
       .device_uuid = DeviceUuid,
-      .memory_sizes = AsInt<cudaMemGetInfo>::Call,
       .driver_version = AsInt<cudaDriverGetVersion>::Call,
       .runtime_version = AsInt<cudaRuntimeGetVersion>::Call,
       .current_device = AsInt<cudaGetDevice>::Call,
       .set_device = AsInt<cudaSetDevice>::Call,
+      .push_device = PushDevice,
+      .pop_device = PopDevice,
+      .memory_sizes = AsInt<cudaMemGetInfo>::Call,
       .allocate = [](void** data, std::size_t bytes) -> CudaError { return cudaMalloc(data, bytes); },
       .free = AsInt<cudaFree>::Call,
       .allocate_async = [](void** data, std::size_t bytes, CUstream_st* stream) -> CudaError {

@@ -23,14 +23,15 @@ absl::Status WithoutDriver(const CudaRuntime& cuda) {
 std::string CudaVersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
 
 CudaDeviceScope::CudaDeviceScope(const CudaRuntime& cuda, int device) : cuda_(cuda) {
-  error_ = cuda.current_device(&before_);
-  changed_ = error_ == kCudaSuccess && before_ != device;
-  if (changed_) error_ = cuda.set_device(device);
+  int current = 0;
+  error_ = cuda.current_device(&current);
+  if (error_ != kCudaSuccess || current == device) return;
+  error_ = cuda.push_device(device);
+  pushed_ = error_ == kCudaSuccess;
 }
 
-// To set a device makes a context there, which takes memory.
 CudaDeviceScope::~CudaDeviceScope() {
-  if (changed_) cuda_.set_device(before_);
+  if (pushed_) cuda_.pop_device();
 }
 
 absl::Status CudaStatus(const CudaRuntime& cuda, CudaError error, absl::string_view what) {

@@ -46,8 +46,11 @@ struct CudaPointer {
 enum class CudaCapture : std::uint8_t { kNone, kActive, kInvalidated };
 
 // Every function may be called by any thread, returns kCudaSuccess or an error, and may also return an error of earlier
-// work of the device. "Current" is the device that set_device has set in the calling thread; at first device 0. A null
-// stream is the default stream of the current device.
+// work of the device. "Current" is the device that set_device or push_device has set in the calling thread; at first
+// device 0. A null stream is the default stream of the current device. set_device, push_device, and from memory_sizes
+// on all functions but those make a context on the current device where the process has none there, which takes
+// hundreds of MB of that GPU: also on device 0, in a thread that has set none (CUDA Runtime API, "Interactions with the
+// CUDA Driver API").
 struct CudaRuntime {
   CudaError (*device_count)(int* count) = nullptr;
   // The name, cut to `bytes` with its final zero.
@@ -55,14 +58,18 @@ struct CudaRuntime {
   CudaError (*compute_capability)(int* major, int* minor, int device) = nullptr;
   // 16 bytes that no two GPUs, or parts of a GPU that act as one, have in common.
   CudaError (*device_uuid)(char* uuid, int device) = nullptr;
-  // Bytes of the current device.
-  CudaError (*memory_sizes)(std::size_t* free, std::size_t* total) = nullptr;
   // 1000 · major + 10 · minor; the driver's is that of the newest CUDA it serves, and 0 where there is no driver.
   CudaError (*driver_version)(int* version) = nullptr;
   CudaError (*runtime_version)(int* version) = nullptr;
   CudaError (*current_device)(int* device) = nullptr;
   CudaError (*set_device)(int device) = nullptr;
+  // Makes the device the current one until pop_device. Then the thread is as it was: where it had set no device, it has
+  // none again, which set_device cannot give back without a context on device 0.
+  CudaError (*push_device)(int device) = nullptr;
+  CudaError (*pop_device)() = nullptr;
 
+  // Bytes of the current device.
+  CudaError (*memory_sizes)(std::size_t* free, std::size_t* total) = nullptr;
   // Memory of the current device. Freeing waits for the work of the whole device.
   CudaError (*allocate)(void** data, std::size_t bytes) = nullptr;
   CudaError (*free)(void* data) = nullptr;
@@ -109,7 +116,7 @@ struct CudaRuntime {
 // "13.0", of the number that driver_version and runtime_version give.
 std::string CudaVersionText(int version);
 
-// Makes a device the current one of the calling thread, and on destruction the one that was current before.
+// Makes a device the current one of the calling thread, which on destruction is as it was before.
 class CudaDeviceScope {
  public:
   CudaDeviceScope(const CudaRuntime& cuda, int device);
@@ -121,8 +128,7 @@ class CudaDeviceScope {
 
  private:
   const CudaRuntime& cuda_;
-  int before_ = 0;
-  bool changed_ = false;
+  bool pushed_ = false;
   CudaError error_ = kCudaSuccess;
 };
 

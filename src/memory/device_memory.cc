@@ -14,8 +14,8 @@ class DeviceMemory final : public MemorySource {
  public:
   DeviceMemory(const CudaRuntime& cuda, int device) : cuda_(cuda), device_(device) {}
   void Free(std::byte* data) override {
-    const CudaOutsideCapture outside(cuda_);
     const CudaDeviceScope scope(cuda_, device_);
+    const CudaOutsideCapture outside(cuda_);
     // An error is one of earlier work, which has failed for somebody else, or of a process that is ending.
     (void)cuda_.free(data);
   }
@@ -31,8 +31,8 @@ absl::StatusOr<Buffer> AllocateOnDevice(const CudaRuntime& cuda, int device, std
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes ", bytes, " must be at least 0"));
   auto source = std::make_shared<DeviceMemory>(cuda, device);
   if (bytes == 0) return Buffer(std::move(source), nullptr, 0);
-  const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device);
+  const CudaOutsideCapture outside(cuda);
   void* data = nullptr;
   CudaError error = scope.error();
   if (error == kCudaSuccess) error = cuda.allocate(&data, static_cast<std::size_t>(bytes));

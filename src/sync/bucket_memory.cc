@@ -28,6 +28,7 @@ class MemoryOnHost final : public BucketMemory {
     if (data == nullptr || !communicator_.cuda_device().has_value()) return absl::OkStatus();
     const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
     if (!parts.ok()) return parts.status();
+    const CudaDeviceScope scope(*parts->cuda, *communicator_.cuda_device());
     CudaPointer found;
     const CudaError error = parts->cuda->pointer(&found, data);
     if (error != kCudaSuccess) return CudaStatus(*parts->cuda, error, "asking what memory a pointer leads to");
@@ -84,6 +85,7 @@ class MemoryOnDevice final : public BucketMemory {
   MemoryOnDevice(Communicator& communicator, int device, const DeviceParts& parts)
       : communicator_(communicator), device_(device), cuda_(*parts.cuda), kernels_(*parts.kernels) {}
   ~MemoryOnDevice() override {
+    const CudaDeviceScope scope(cuda_, device_);
     if (joined_ != nullptr) (void)cuda_.destroy_event(joined_);
     if (side_stream_ != nullptr) (void)cuda_.destroy_stream(side_stream_);
   }
@@ -100,6 +102,7 @@ class MemoryOnDevice final : public BucketMemory {
   void AbortToo(Communicator* other) override { other_ = other; }
   absl::Status Check(const void* data) const override {
     if (data == nullptr) return absl::OkStatus();
+    const CudaDeviceScope scope(cuda_, device_);
     CudaPointer found;
     const CudaError error = cuda_.pointer(&found, data);
     if (error != kCudaSuccess) return CudaStatus(cuda_, error, "asking what memory a pointer leads to");

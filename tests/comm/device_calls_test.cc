@@ -67,6 +67,37 @@ TEST(DeviceCallsTest, CollectivesOfEveryWorld) {
   }
 }
 
+// A context takes memory: a rank has one on its own GPU alone.
+TEST(DeviceCallsTest, ThreadsThatSetNoDeviceMakeNoContextOnTheFirst) {
+  for (const char* transport : {"nccl", "staged"}) {
+    UseFakeDevices();
+    WorldOptions options;
+    options.communicator.cuda_device = 3;
+    options.communicator.gpu_transport = transport;
+    FakeCuda::Restart();
+    RunWorld(2, options, [](Communicator& comm) {
+      {
+        const Buffer memory = *comm.Allocate(400, MemoryKind::kDevice);
+        auto* const values = reinterpret_cast<float*>(memory.data());
+        std::vector<float> host(100, 1.0f);
+        std::fill_n(values, 100, 1.0f);
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+          Work work = comm.AllReduce(values, values, 100, DType::kF32, op);
+          EXPECT_EQ(work.WaitOnStream(nullptr), absl::OkStatus());
+          EXPECT_EQ(work.Wait(), absl::OkStatus());
+        }
+        EXPECT_EQ(values[99], 2.0f);
+        EXPECT_EQ(comm.AllReduce(host.data(), host.data(), 100, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+        const absl::StatusOr<std::unique_ptr<Communicator>> part = comm.Split(0, comm.rank());
+        ASSERT_TRUE(part.ok()) << part.status();
+        EXPECT_EQ((*part)->AllReduce(values, values, 100, DType::kF32, ReduceOp::kMax).Wait(), absl::OkStatus());
+      }
+      EXPECT_TRUE(FakeCuda::HasContext(3));
+    });
+    EXPECT_FALSE(FakeCuda::HasContext(0)) << transport;
+  }
+}
+
 // The plans of types of one byte have the most elements for their bytes.
 TEST(DeviceCallsTest, TypesOfOneByte) {
   RunWorld(2, OnDevices(), [](Communicator& comm) {

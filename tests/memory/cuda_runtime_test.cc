@@ -1,6 +1,7 @@
 #include "memory/cuda_runtime.h"
 
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -83,6 +84,27 @@ TEST(CudaRuntimeTest, SummarizesEveryDevice) {
   CudaRuntime broken = cuda;
   broken.memory_sizes = [](std::size_t*, std::size_t*) -> CudaError { return 999; };
   EXPECT_THAT(std::string(Summarize(broken).status().message()), HasSubstr("GPU 0: "));
+}
+
+TEST(CudaRuntimeTest, AScopeLeavesTheThreadAsItWas) {
+  const CudaRuntime& cuda = FakeCuda::Table();
+  std::thread([&] {
+    FakeCuda::Restart();
+    {
+      const CudaDeviceScope scope(cuda, 3);
+      EXPECT_EQ(scope.error(), kCudaSuccess);
+      const CudaDeviceScope inner(cuda, 4);
+      int current = -1;
+      EXPECT_EQ(cuda.current_device(&current), kCudaSuccess);
+      EXPECT_EQ(current, 4);
+    }
+    EXPECT_TRUE(FakeCuda::HasContext(3));
+    EXPECT_FALSE(FakeCuda::HasContext(0)) << "the thread had no context before";
+    CudaPointer found;
+    EXPECT_EQ(cuda.pointer(&found, &found), kCudaSuccess);
+    EXPECT_TRUE(FakeCuda::HasContext(0)) << "as of a thread that has set no device";
+    EXPECT_NE(CudaDeviceScope(cuda, kFakeDevices).error(), kCudaSuccess);
+  }).join();
 }
 
 // On a machine without a GPU this is an error with a reason, whether or not Tutti is built with CUDA.

@@ -18,8 +18,8 @@ absl::Status HasNoParts(Rank rank, absl::string_view function) {
 
 absl::Status StagedTransport::Open() {
   const CudaRuntime& cuda = *options_.cuda;
-  const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, options_.device);
+  const CudaOutsideCapture outside(cuda);
   CudaError error = scope.error();
   if (error == kCudaSuccess) error = cuda.create_stream(&from_device_);
   if (error == kCudaSuccess) error = cuda.create_stream(&to_device_);
@@ -32,6 +32,7 @@ absl::Status StagedTransport::Open() {
 
 StagedTransport::~StagedTransport() {
   const CudaRuntime& cuda = *options_.cuda;
+  const CudaDeviceScope scope(cuda, options_.device);
   const CudaOutsideCapture outside(cuda);
   for (std::vector<std::unique_ptr<Pipe>>* const pipes : {&sends_, &recvs_}) {
     for (std::unique_ptr<Pipe>& pipe : *pipes) {
