@@ -20,7 +20,8 @@ absl::StatusOr<UniqueId> NewUniqueId(const Library& nccl) {
 }
 
 // To join is to wait for the other ranks, so the ranks join a non-blocking communicator, split the blocking one from
-// it, and give it up.
+// it, and give it up. NCCL_COMM_BLOCKING=1 in the environment makes the first one wait, too: on a thread that is left
+// behind then.
 absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(const ConnectOptions& options, absl::Time deadline) {
   const std::int64_t end_ns = NanosAt(deadline);
   const auto& [nccl, cuda, device, rank, size, id] = options;
@@ -32,11 +33,24 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(const ConnectOptions& o
     return CudaStatus(*cuda, scope.error(), absl::StrCat("rank ", rank, ": device ", device));
   }
   const std::string what = absl::StrCat("joining a communicator of ", size, " ranks");
-  Config config;
-  config.blocking = 0;
-  Comm comm = nullptr;
-  const Result result = nccl->comm_init_rank_config(&comm, size, id, rank, &config);
-  absl::Status joined = IsGood(result) ? absl::OkStatus() : StatusOf(*nccl, result, rank, what);
+  struct Joining {
+    Config config;
+    Comm comm = nullptr;
+    Result result = Result::kSuccess;
+  };
+  const auto joining = std::make_shared<Joining>();
+  joining->config.blocking = 0;
+  const std::int64_t start_ns = MonotonicNanos();
+  const absl::StatusOr<bool> returned = ReturnsBy(end_ns, [options, joining] {
+    options.cuda->set_device(options.device);
+    const CudaOutsideCapture outside(*options.cuda);
+    joining->result =
+        options.nccl->comm_init_rank_config(&joining->comm, options.size, options.id, options.rank, &joining->config);
+  });
+  if (!returned.ok()) return returned.status();
+  if (!*returned) return Late(rank, what, start_ns);
+  const Comm comm = joining->comm;
+  absl::Status joined = IsGood(joining->result) ? absl::OkStatus() : StatusOf(*nccl, joining->result, rank, what);
   if (comm == nullptr) return joined;
   // Aborted where this function fails. What could not be given up in time is told to nobody: the error of joining is
   // the one that explains it.

@@ -43,6 +43,28 @@ TEST(NcclTransportFailuresTest, ARankThatDoesNotJoinIsADeadline) {
   EXPECT_EQ(FakeNccl::LivingCommunicators(), living);
 }
 
+// NCCL_COMM_BLOCKING=1 in the environment lets NCCL wait where it was told not to.
+TEST(NcclTransportFailuresTest, ARankThatDoesNotJoinIsADeadlineAlsoWhereTheEnvironmentLetsNcclWait) {
+  static const Library waits = [] {
+    Library table = FakeNccl::Table();
+    table.comm_init_rank_config = [](Comm* comm, int size, UniqueId id, int rank, Config* config) {
+      config->blocking = 1;
+      return FakeNccl::Table().comm_init_rank_config(comm, size, id, rank, config);
+    };
+    return table;
+  }();
+  const UniqueId id = NewUniqueId(waits).value();
+  const int living = FakeNccl::LivingCommunicators();
+  ConnectOptions options = {.nccl = &waits, .cuda = &FakeCuda::Table(), .size = 2, .id = id};
+  ExpectError(Connect(options, Soon()).status(), absl::StatusCode::kDeadlineExceeded,
+              "joining a communicator of 2 ranks");
+  // The thread that was left behind ends.
+  Comm other = nullptr;
+  Config config;
+  EXPECT_EQ(waits.comm_init_rank_config(&other, 2, id, 1, &config), Result::kSuccess);
+  while (FakeNccl::LivingCommunicators() < living + 2) std::this_thread::yield();
+}
+
 TEST(NcclTransportFailuresTest, JoiningWronglyIsAnError) {
   const UniqueId id = NewUniqueId(FakeNccl::Table()).value();
   ConnectOptions options = {.nccl = &FakeNccl::Table(), .cuda = &FakeCuda::Table(), .rank = 2, .size = 2, .id = id};
