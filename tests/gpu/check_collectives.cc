@@ -135,6 +135,7 @@ std::vector<RankCheck> CollectiveChecks() {
            .summary = "every collective that the selector serves, odd sizes, all roots, in place",
            .sizes = {1, 2, 3},
            .timeout = absl::Seconds(90),
+           .also_staged = true,
            .run = EveryCollective},
           {.name = "types",
            .summary = "every type with every operator; NaN stays",

@@ -107,6 +107,7 @@ std::vector<RankCheck> FailureChecks() {
            .sizes = {2, 3},
            .timeout = absl::Seconds(90),
            .last_rank_dies = true,
+           .also_staged = true,
            .run = [](CheckedRank& rank) { return LosesTheLast(rank, Loss::kDies); }},
           {.name = "killed_before",
            .summary = "a rank dies while others wait for it in the first call of a kind; they name it, and go on",

@@ -80,6 +80,7 @@ std::vector<RankCheck> MessageChecks() {
            .summary = "Send, Recv, SendRecv and AllToAllV",
            .sizes = {2, 3},
            .timeout = absl::Seconds(60),
+           .also_staged = true,
            .run = Messages}};
 }
 

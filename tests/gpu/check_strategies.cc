@@ -171,6 +171,7 @@ std::vector<RankCheck> StrategyChecks() {
            .summary = "every algorithm with every codec, against the bytes of the host",
            .sizes = {2, 3},
            .timeout = absl::Seconds(120),
+           .also_staged = true,
            .run = EveryStrategy}};
 }
 

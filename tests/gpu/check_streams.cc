@@ -196,6 +196,7 @@ std::vector<RankCheck> StreamChecks() {
            .summary = "many calls on host and GPU, none of which is waited for",
            .sizes = {2, 3},
            .timeout = absl::Seconds(60),
+           .also_staged = true,
            .run = Turns},
           {.name = "capture",
            .summary = "calls in a CUDA graph, which is launched several times",

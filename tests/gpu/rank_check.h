@@ -62,15 +62,18 @@ struct CheckedRank {
 };
 
 struct RankCheck {
-  absl::string_view name;
+  std::string name;
   absl::string_view summary = {};
   std::vector<int> sizes;                                   // numbers of ranks with which the check runs
   absl::Duration timeout;                                   // of one run on a GPU, from the start of its processes
   bool last_rank_dies = false;                              // the rank of the highest number reports nothing
+  bool also_staged = false;                                 // runs with messages through the host, too
+  bool is_staged = false;                                   // this is that check
   std::function<absl::Status(CheckedRank&)> run = nullptr;  // on every rank; OK, or what is wrong
 };
 
-// Every check, in the order in which a suite runs them: what later checks build on comes first.
+// Every check, in the order in which a suite runs them: what later checks build on comes first. Those that are
+// also_staged come again at the end, as "staged_NAME", for several ranks.
 std::vector<RankCheck> AllRankChecks();
 
 // The checks of each file.

@@ -59,7 +59,8 @@ absl::Status RunRank(const RankCheck& check, Rank rank, int size, const StreamCa
   bootstrap.identity.size = bootstrap.identity.local_size = size;
   bootstrap.store = *store;
   absl::StatusOr<std::unique_ptr<Communicator>> comm = Communicator::Create(
-      bootstrap, *std::move(transport), {.timeout = kPatience, .cuda_device = 0, .gpu_transport = "nccl"});
+      bootstrap, *std::move(transport),
+      {.timeout = kPatience, .cuda_device = 0, .gpu_transport = check.is_staged ? "staged" : "nccl"});
   if (!comm.ok()) return comm.status();
   CheckedRank checked = {.comm = **comm,
                          .device = {.cuda = parts->cuda, .native = parts->native, .capture = capture},

@@ -43,6 +43,8 @@ absl::Status RunOnFakes(const RankCheck& check, int size) {
   const DeviceParts parts = PartsOfThisProcess().value();
   WorldOptions options;
   options.on_devices = true;
+  options.on_one_device = check.is_staged;
+  options.communicator.gpu_transport = check.is_staged ? "staged" : "nccl";
   options.communicator.timeout = kPatience;
   std::vector<absl::Status> results(static_cast<std::size_t>(size), absl::UnavailableError("has not joined"));
   RunWorld(size, options, [&](Communicator& comm) {
@@ -50,7 +52,7 @@ absl::Status RunOnFakes(const RankCheck& check, int size) {
                         .device = {.cuda = parts.cuda,
                                    .native = parts.native,
                                    .capture = {BeginCapture, EndCapture, LaunchGraph, DestroyGraph},
-                                   .index = comm.rank(),
+                                   .index = *comm.cuda_device(),
                                    .is_fake = true},
                         .die = [] { return absl::OkStatus(); },
                         .note =

@@ -30,7 +30,7 @@ struct Wanted {
 
 void List() {
   for (const RankCheck& check : AllRankChecks()) {
-    std::printf("%s %s %.0f %s\n", std::string(check.name).c_str(), absl::StrJoin(check.sizes, ",").c_str(),
+    std::printf("%s %s %.0f %s\n", check.name.c_str(), absl::StrJoin(check.sizes, ",").c_str(),
                 absl::ToDoubleSeconds(check.timeout), std::string(check.summary).c_str());
   }
 }
@@ -59,7 +59,7 @@ int Run(const Wanted& wanted) {
     for (const int size : check.sizes) {
       if (wanted.size != 0 && wanted.size != size) continue;
       ++runs;
-      std::printf("%s, %d rank%s: %s\n", std::string(check.name).c_str(), size, size > 1 ? "s" : "",
+      std::printf("%s, %d rank%s: %s\n", check.name.c_str(), size, size > 1 ? "s" : "",
                   std::string(check.summary).c_str());
       std::fflush(stdout);
       const absl::Time begin = absl::Now();

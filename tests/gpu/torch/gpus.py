@@ -12,7 +12,9 @@ import ranks
 
 REAL = True
 # NCCL refuses two ranks on one GPU unless their hosts have different names; ranks on different hosts talk over sockets.
+# By itself Tutti would stage the messages of such ranks.
 for name, value in {
+        "TUTTI_GPU_TRANSPORT": "nccl",
         "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
         "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_RAS_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0",
         "NCCL_MAX_CTAS": "4",  # kernels of several ranks fit on the GPU together
