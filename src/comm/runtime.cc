@@ -165,7 +165,7 @@ absl::Status CheckDevice(const DeviceParts& parts, int device, Rank rank) {
     return absl::InvalidArgumentError(absl::StrCat(what, " must be in 0…", count - 1, ", the devices of this process"));
   }
   const CudaDeviceScope scope(cuda, device);
-  const absl::Status loaded = LoadOneKernel(*parts.kernels);
+  absl::Status loaded = LoadOneKernel(*parts.kernels);
   if (loaded.ok()) return loaded;
   const absl::StatusOr<DeviceSummary> summary = SummarizeDevice(cuda, device);
   if (!summary.ok()) return summary.status();

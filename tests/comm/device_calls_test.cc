@@ -70,9 +70,8 @@ TEST(DeviceCallsTest, CollectivesOfEveryWorld) {
 // A context takes memory: a rank has one on its own GPU alone.
 TEST(DeviceCallsTest, ThreadsThatSetNoDeviceMakeNoContextOnTheFirst) {
   for (const char* transport : {"nccl", "staged"}) {
-    UseFakeDevices();
-    WorldOptions options;
-    options.communicator.cuda_device = 3;
+    WorldOptions options = OnDevices();
+    options.first_device = 3;
     options.communicator.gpu_transport = transport;
     FakeCuda::Restart();
     RunWorld(2, options, [](Communicator& comm) {
@@ -92,7 +91,7 @@ TEST(DeviceCallsTest, ThreadsThatSetNoDeviceMakeNoContextOnTheFirst) {
         ASSERT_TRUE(part.ok()) << part.status();
         EXPECT_EQ((*part)->AllReduce(values, values, 100, DType::kF32, ReduceOp::kMax).Wait(), absl::OkStatus());
       }
-      EXPECT_TRUE(FakeCuda::HasContext(3));
+      EXPECT_TRUE(FakeCuda::HasContext(3 + comm.rank()));
     });
     EXPECT_FALSE(FakeCuda::HasContext(0)) << transport;
   }

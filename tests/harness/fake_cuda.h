@@ -43,14 +43,14 @@ class FakeCuda {
 
   // Enqueues `kernel` as one launch. cudaErrorInvalidResourceHandle (400) for a stream that does not live.
   static CudaError Launch(CUstream_st* stream, std::function<void()> kernel);
+  // The same for a launch of NCCL, which may block until the peers' launches run.
+  static CudaError LaunchCollective(CUstream_st* stream, std::function<void()> launch);
   // The first call for a kernel and the current device waits until the device is idle, as CUDA's loader may.
   static void LoadKernel(const std::string& name);
   // Whether the process has a context on the device: see CudaRuntime.
   static bool HasContext(int device);
   // Forgets contexts and kernels, as in a new process; a thread with a context keeps it.
   static void Restart();
-  // The same for a launch of NCCL, which may block until the peers' launches run.
-  static CudaError LaunchCollective(CUstream_st* stream, std::function<void()> launch);
 
   static FakeCudaCounts Counts();
 

@@ -53,7 +53,7 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
       bootstrap.identity.size = bootstrap.identity.local_size = size;
       bootstrap.store = store;
       CommunicatorOptions mine = options.communicator;
-      if (options.on_devices) mine.cuda_device = options.on_one_device ? 0 : rank;
+      if (options.on_devices) mine.cuda_device = options.on_one_device ? 0 : options.first_device + rank;
       absl::StatusOr<std::unique_ptr<Communicator>> communicator =
           Communicator::Create(bootstrap, *std::move(transport), mine);
       if (!communicator.ok() && options.cannot_join != nullptr) {

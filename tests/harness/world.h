@@ -15,7 +15,8 @@ struct WorldOptions {
   std::string transport = "inproc";  // "inproc" or "ucx"
   CommunicatorOptions communicator = {.timeout = absl::Seconds(60)};
   std::int64_t region_bytes = std::int64_t{1} << 30;
-  bool on_devices = false;     // rank r uses device r of the fake CUDA, with the fake NCCL
+  bool on_devices = false;  // rank r uses device first_device + r of the fake CUDA, with the fake NCCL
+  int first_device = 0;
   bool on_one_device = false;  // all ranks use device 0
   int ranks_per_node = 0;      // consecutive ranks that act as a node; 0: all ranks act as one
   // A function that wraps the transport of each rank before it is connected; null: transports stay as they are.
