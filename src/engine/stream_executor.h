@@ -17,8 +17,9 @@
 namespace tutti {
 
 // Programs have a Program::stream_order, and channels a ChannelOnDevice. No function waits for the device, but for
-// Abandon, which gives the native transport two seconds to give up, the end of the last reference to a call, whose
-// scratch is freed, and the first capture of a channel, which waits for four bytes to be zero.
+// Abandon, which gives the native transport two seconds to give up, MakeRunnable, whose kernels CUDA loads, the end of
+// the last reference to a call, whose scratch is freed, and the first capture of a channel, which waits for four bytes
+// to be zero.
 class StreamExecutor final : public Executor {
  public:
   explicit StreamExecutor(const StreamDevice& device) : device_(device) {}
