@@ -62,7 +62,7 @@ class Memory {
   std::vector<std::int64_t> cuts_;
 };
 
-// For each step, the plans that began before the step (or end after the step), as one bit per plan.
+// For each step, a set of plans (that its rank has met before the step, that end after the step), one bit per plan.
 class Reach {
  public:
   Reach(std::size_t plans, std::size_t steps) : words_((plans + 63) / 64), bits_(words_ * steps) {}
@@ -80,14 +80,14 @@ class Reach {
 class Races {
  public:
   Races(absl::Span<const Plan> plans, const Order& order)
-      : plans_(plans), order_(order), began_(plans.size(), order.size()), ends_(plans.size(), order.size()) {
+      : plans_(plans), order_(order), met_(plans.size(), order.size()), ends_(plans.size(), order.size()) {
     plan_of_rank_.assign(plans[0].size, -1);
     for (std::size_t p = 0; p < plans.size(); ++p) plan_of_rank_[plans[p].rank] = static_cast<int>(p);
     for (Position at = 0; at < order.size(); ++at) {
-      began_.Add(at, order.plan_at(at));
-      for (Position earlier : order.before(at)) began_.Merge(at, earlier);
-      if (order.step(at).kind != StepKind::kNative) continue;
-      for (Position giver : order.givers(at)) began_.Add(at, order.plan_at(giver));
+      if (order.step(at).kind == StepKind::kWait) met_.Add(at, order.plan_at(order.source(at)));
+      for (Position earlier : order.before(at)) {
+        if (order.plan_at(earlier) == order.plan_at(at)) met_.Merge(at, earlier);
+      }
     }
     for (Position at = order.size(); at-- > 0;) {
       ends_.Add(at, order.plan_at(at));
@@ -123,7 +123,9 @@ class Races {
  private:
   static constexpr std::size_t kSpaces = 4;
 
-  // Checks that no step touches a peer's buffers after the run of that peer, whose caller may then reuse them.
+  // Checks that every step that touches a peer's memory follows a Wait of its own rank for that peer, in which the rank
+  // learns where the memory lies, and that the peer, whose caller may reuse its buffers after the run, waits for the
+  // step.
   absl::Status CheckPeers() const {
     for (Position at = 0; at < order_.size(); ++at) {
       const Step& step = order_.step(at);
@@ -132,13 +134,15 @@ class Races {
         if (ref.owner == kSelf) continue;
         const bool lent = ref.space == Space::kScratch && i >= step.num_dsts;
         const int owner = plan_of_rank_[ref.owner];
-        const bool begun = began_.Has(at, owner);
-        if (begun && (lent || ends_.Has(at, owner))) continue;
+        const bool met = met_.Has(at, owner);
+        if (met && (lent || ends_.Has(at, owner))) continue;
         const std::string missing =
-            begun ? absl::StrCat("rank ", ref.owner, " wait for the step before the run of rank ", ref.owner, " ends")
-                  : absl::StrCat("the step wait until rank ", ref.owner, " has begun");
+            met ? absl::StrCat("nothing makes rank ", ref.owner, " wait for the step before the run of rank ",
+                               ref.owner, " ends")
+                : absl::StrCat("depends on no wait of rank ", order_.plan(at).rank, " for rank ", ref.owner,
+                               ", in which rank ", order_.plan(at).rank, " learns where that memory lies");
         return absl::FailedPreconditionError(
-            absl::StrCat("race: ", order_.Describe(at), " touches ", ToText(ref), ", but nothing makes ", missing));
+            absl::StrCat("race: ", order_.Describe(at), " touches ", ToText(ref), ", but ", missing));
       }
     }
     return absl::OkStatus();
@@ -171,11 +175,18 @@ class Races {
   // Checks that no rank leaves a barrier before every rank has entered it.
   absl::Status CheckBarrier() const {
     if (plans_[0].spec.collective != Collective::kBarrier) return absl::OkStatus();
+    Reach began(plans_.size(), order_.size());  // the plans that began before each step
+    for (Position at = 0; at < order_.size(); ++at) {
+      began.Add(at, order_.plan_at(at));
+      for (Position earlier : order_.before(at)) began.Merge(at, earlier);
+      if (order_.step(at).kind != StepKind::kNative) continue;
+      for (Position giver : order_.givers(at)) began.Add(at, order_.plan_at(giver));
+    }
     for (std::size_t p = 0; p < plans_.size(); ++p) {
       for (std::size_t q = 0; q < plans_.size(); ++q) {
         bool met = p == q;
         for (StepId s = 0; !met && s < plans_[p].steps.size(); ++s) {
-          met = began_.Has(order_.at(static_cast<int>(p), s), static_cast<int>(q));
+          met = began.Has(order_.at(static_cast<int>(p), s), static_cast<int>(q));
         }
         if (met) continue;
         return absl::FailedPreconditionError(
@@ -188,7 +199,7 @@ class Races {
   absl::Span<const Plan> plans_;
   const Order& order_;
   std::vector<int> plan_of_rank_;
-  Reach began_;
+  Reach met_;
   Reach ends_;
 };
 

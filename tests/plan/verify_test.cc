@@ -156,7 +156,7 @@ TEST(VerifyTest, PeersMustHaveBegunAndMustNotHaveEnded) {
                       [](PlanBuilder& b) {
                         if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
                       }),
-              HasSubstr("nothing makes the step wait until rank 1 has begun"));
+              HasSubstr("depends on no wait of rank 0 for rank 1, in which rank 0 learns where that memory lies"));
   EXPECT_THAT(ErrorOf(spec, 2,
                       [](PlanBuilder& b) {
                         b.Signal();
@@ -164,6 +164,25 @@ TEST(VerifyTest, PeersMustHaveBegunAndMustNotHaveEnded) {
                         if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
                       }),
               HasSubstr("nothing makes rank 1 wait for the step before the run of rank 1 ends"));
+}
+
+// Rank 0 has begun when rank 1 signals, but has not told rank 2 where its scratch lies.
+TEST(VerifyTest, ARankMeetsThePeersWhoseMemoryItTouchesItself) {
+  const auto chain = [](bool meets) {
+    return [meets](PlanBuilder& b) {
+      const Ref copy = b.Scratch(DType::kF32, 4);
+      if (b.rank() == 0) b.Copy(copy, b.in());
+      if (b.rank() == 2 && meets) b.Wait(0);
+      if (b.rank() > 0) b.Wait(b.rank() - 1);
+      b.Copy(b.out(), b.rank() == 0 ? b.in() : copy.At(0));
+      if (b.rank() < 2) b.Signal();
+    };
+  };
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
+  EXPECT_EQ(ErrorOf(spec, 3, chain(true)), "");
+  EXPECT_THAT(ErrorOf(spec, 3, chain(false)),
+              HasSubstr("rank 2 step 1 (copy out[0,16) f32 = scratch@0[0,16) f32) touches scratch@0[0,16) f32, but "
+                        "depends on no wait of rank 2 for rank 0, in which rank 2 learns where that memory lies"));
 }
 
 // Rank 0 sends 1 and 2 elements, rank 1 3 and 4: each rank reads the other's block where it lies.
