@@ -5,8 +5,10 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/spaces.h"
@@ -44,6 +46,7 @@ class Tracer {
     std::int64_t index;
     double coefficient;
     Rank factor_of = kSelf;  // the rank by whose factor the input was multiplied; kSelf: by none
+    bool replica = false;    // a replica stands for the input
   };
 
   Tracer(const Symbols& symbols, const Residuals& residuals, const Plan& plan, bool combined)
@@ -52,14 +55,40 @@ class Tracer {
         spec_(plan.spec),
         combined_(combined),
         mixes_(!plan.mixing.empty()),
+        most_(combined ? static_cast<std::size_t>(plan.size) : 1),
         nodes_(plan.mixing_nodes),
         sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg ||
               plan.spec.op == ReduceOp::kPremulSum) {}
 
   // Traces `value` to its inputs; false when something other than the promised computation stands between. The replica
   // of a rank's weights counts as the input of that rank, or as the average of its node's inputs. A residual counts for
-  // nothing where it is the last term of the message whose loss it becomes, and stands nowhere else.
+  // nothing where it is the last term of the message whose loss it becomes, and stands nowhere else. A value may be
+  // made of earlier ones along more paths than there are atoms: only a mix may hold an input several times, and there
+  // every value is traced once.
   bool Trace(const Value& value, double coefficient = 1, bool outermost = true) {
+    if (!mixes_) return leaves.size() <= most_ && TraceTerms(value, coefficient, outermost);
+    if (outermost || symbols_[value.symbol].terms.size() == 1) return TraceTerms(value, coefficient, outermost);
+    auto known = traced_.find({value.symbol, value.index});
+    if (known == traced_.end()) {
+      std::vector<Leaf> others = std::exchange(leaves, {});
+      if (!TraceTerms(value, 1, false)) return false;
+      MergeLeaves();
+      known = traced_.emplace(std::pair(value.symbol, value.index), std::exchange(leaves, std::move(others))).first;
+    }
+    for (Leaf leaf : known->second) {
+      leaf.coefficient *= coefficient;
+      leaves.push_back(leaf);
+    }
+    return true;
+  }
+
+  std::vector<Leaf> leaves;
+  // The number of elements, from the traced one on, that are made in the same way.
+  std::int64_t constant = std::numeric_limits<std::int64_t>::max();
+  bool misplaces_residual = false;  // a residual stands where none may
+
+ private:
+  bool TraceTerms(const Value& value, double coefficient, bool outermost) {
     const Symbol& symbol = symbols_[value.symbol];
     auto term = [&](std::size_t i) { return TermOf(symbols_, value, i); };
     switch (symbol.kind) {
@@ -114,12 +143,6 @@ class Tracer {
     }
   }
 
-  std::vector<Leaf> leaves;
-  // The number of elements, from the traced one on, that are made in the same way.
-  std::int64_t constant = std::numeric_limits<std::int64_t>::max();
-  bool misplaces_residual = false;  // a residual stands where none may
-
- private:
   // Whether a value with this coefficient in the result may be the quotient of a sum. Integers truncate, so that only
   // the finished sum may be divided; of floating numbers, what is divided already may not be divided again.
   bool MayDivide(double coefficient, bool outermost) const {
@@ -153,11 +176,28 @@ class Tracer {
   }
 
   void AddReplica(Rank of, std::int64_t index, double coefficient) {
-    if (nodes_.empty()) return leaves.push_back({of, index, coefficient});
+    if (nodes_.empty()) return leaves.push_back({of, index, coefficient, kSelf, /*replica=*/true});
     const auto ranks = static_cast<double>(std::count(nodes_.begin(), nodes_.end(), nodes_[of]));
     for (Rank rank = 0; rank < static_cast<Rank>(nodes_.size()); ++rank) {
-      if (nodes_[rank] == nodes_[of]) leaves.push_back({rank, index, coefficient / ranks});
+      if (nodes_[rank] == nodes_[of]) leaves.push_back({rank, index, coefficient / ranks, kSelf, /*replica=*/true});
     }
+  }
+
+  // Adds up the leaves that are one input.
+  void MergeLeaves() {
+    const auto input_of = [](const Leaf& leaf) {
+      return std::tuple(leaf.rank, leaf.index, leaf.factor_of, leaf.replica);
+    };
+    std::sort(leaves.begin(), leaves.end(), [&](const Leaf& a, const Leaf& b) { return input_of(a) < input_of(b); });
+    std::vector<Leaf> merged;
+    for (const Leaf& leaf : leaves) {
+      if (merged.empty() || input_of(merged.back()) != input_of(leaf)) {
+        merged.push_back(leaf);
+      } else {
+        merged.back().coefficient += leaf.coefficient;
+      }
+    }
+    leaves = std::move(merged);
   }
 
   const Symbols& symbols_;
@@ -165,11 +205,14 @@ class Tracer {
   const CollectiveSpec& spec_;
   bool combined_;  // the promise combines several ranks' inputs
   bool mixes_;
+  std::size_t most_;  // the leaves of a value without a mix
   const std::vector<int>& nodes_;
   bool sums_;
+  absl::flat_hash_map<std::pair<SymbolId, std::int64_t>, std::vector<Leaf>> traced_;  // of a mix, with coefficient 1
 };
 
-bool Near(double a, double b) { return std::abs(a - b) < 1e-9; }
+// Whether `a` is `b`, but for the rounding of sums whose terms may cancel.
+bool Near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b) + 1e-12; }
 
 // Whether the share of every rank in `leaves` is that of `weights`.
 bool Mixes(const std::vector<double>& weights, std::int64_t index, absl::Span<const Tracer::Leaf> leaves) {

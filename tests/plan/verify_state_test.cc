@@ -59,6 +59,48 @@ TEST(VerifyMixing, OtherWeightsThanPromisedAreAFault) {
   EXPECT_THAT(error, HasSubstr("element 0 of all ranks times the weights 0.5, 0.5 is expected"));
 }
 
+TEST(VerifyMixing, AnInputMayBeReachedAlongVeryManyPaths) {
+  // Rounds of gossip: out <- out/2 + left/4 + right/4. Rank `from` reaches rank `to` by 3^rounds paths on the ring.
+  constexpr int kSize = 6;
+  constexpr int kRounds = 24;
+  std::vector<double> shares(kSize);  // by distance
+  shares[0] = 1;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<double> before = shares;
+    for (int at = 0; at < kSize; ++at) {
+      shares[at] = before[at] / 2 + before[(at + 1) % kSize] / 4 + before[(at + kSize - 1) % kSize] / 4;
+    }
+  }
+  const auto gossip = [&](int rounds) {
+    return [&, rounds](PlanBuilder& b) {
+      const Rank neighbours[] = {(b.rank() + kSize - 1) % kSize, (b.rank() + 1) % kSize};
+      const Ref theirs[] = {b.Scratch(DType::kF32, kCount), b.Scratch(DType::kF32, kCount)};
+      b.Copy(b.out(), b.in());
+      for (int round = 0; round < rounds; ++round) {
+        for (int i : {0, 1}) b.Send(neighbours[i], b.out());
+        for (int i : {1, 0}) b.Recv(neighbours[i], theirs[i]);
+        b.Combine(b.out(), {b.out(), theirs[0], theirs[1]}, {{1, 2}, {1, 4}, {1, 4}});
+      }
+      std::vector<double> row(kSize);
+      for (Rank rank = 0; rank < kSize; ++rank) row[rank] = shares[(rank - b.rank() + kSize) % kSize];
+      b.PromiseMixing(row);
+    };
+  };
+  EXPECT_EQ(ErrorOf(kSize, gossip(kRounds)), "");
+  EXPECT_THAT(ErrorOf(kSize, gossip(2)), HasSubstr("of all ranks times the weights"));
+}
+
+TEST(VerifyMixing, ASmallWeightIsAWeight) {
+  const auto with = [](double weight) {
+    return [weight](PlanBuilder& b) {
+      b.PromiseMixing(b.rank() == 0 ? std::vector<double>{1 - 1e-10, 1e-10} : std::vector<double>{1e-10, 1 - 1e-10});
+      MixOfTwo(b, 1 - weight, weight);
+    };
+  };
+  EXPECT_EQ(ErrorOf(2, with(1e-10)), "");
+  EXPECT_THAT(ErrorOf(2, with(0)), HasSubstr("is expected"));
+}
+
 TEST(VerifyMixing, WeightsOfAWorldAreDoublyStochastic) {
   EXPECT_THAT(ErrorOf(2,
                       [](PlanBuilder& b) {

@@ -295,6 +295,23 @@ TEST(VerifyTest, ValuesMustBeThePromisedOnes) {
               HasSubstr("scratch[0,16) f32 is not initialised"));
 }
 
+// The slip of a ring that passes on its sum in place of what arrived: the result of step t adds up 2^t inputs.
+TEST(VerifyTest, AResultOfVeryManyInputsIsAFaultLikeAnyOther) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    EXPECT_THAT(ErrorOf({.op = op, .count = 4}, 40,
+                        [](PlanBuilder& b) {
+                          b.Copy(b.out(), b.in());
+                          const Ref arrived = b.Scratch(b.in().dtype, b.in().count());
+                          for (int step = 0; step < b.size() - 1; ++step) {
+                            b.Send((b.rank() + 1) % b.size(), b.out());
+                            b.Recv((b.rank() + b.size() - 1) % b.size(), arrived);
+                            b.Reduce(b.out(), {b.out(), arrived}, b.spec().op);
+                          }
+                        }),
+                HasSubstr(absl::StrCat(Name(op), " of element 0 of all 40 ranks is expected, found ", Name(op), "(")));
+  }
+}
+
 TEST(VerifyTest, IntegersAreDividedLast) {
   const Author divides_first = [](PlanBuilder& b) {
     const Ref mine = b.Scratch(b.in().dtype, 4);
