@@ -133,8 +133,9 @@ class Tracer {
         return true;
       }
       case Kind::kRound:
-        // Floating numbers may be rounded on their way into a combined result; one rank's input arrives as it was.
-        if (!combined_ || !IsFloating(spec_.dtype)) return false;
+        // Floating numbers may be rounded to floating numbers on their way into a combined result; one rank's input
+        // arrives as it was.
+        if (!combined_ || !IsFloating(spec_.dtype) || !IsFloating(symbol.dtype)) return false;
         return Trace(term(0), coefficient, outermost);
       case Kind::kDecoded:
         return TraceDecoded(value, coefficient, outermost);

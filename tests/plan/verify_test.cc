@@ -312,6 +312,27 @@ TEST(VerifyTest, AResultOfVeryManyInputsIsAFaultLikeAnyOther) {
   }
 }
 
+// Integers lose fractions and wrap around: no rounding of floating numbers.
+TEST(VerifyTest, FloatingNumbersAreNotReducedAsIntegers) {
+  const auto by = [](DType dtype) {
+    return [dtype](PlanBuilder& b) {
+      const Ref mine = b.Scratch(dtype, 4);
+      const Ref theirs = b.Scratch(dtype, 4);
+      b.Copy(mine, b.in());
+      b.Send(1 - b.rank(), mine);
+      b.Recv(1 - b.rank(), theirs);
+      const Ref sum = b.Scratch(dtype, 4);
+      b.Reduce(sum, {b.rank() == 0 ? mine : theirs, b.rank() == 0 ? theirs : mine}, ReduceOp::kAvg);
+      b.Copy(b.out(), sum);
+    };
+  };
+  const CollectiveSpec spec{.op = ReduceOp::kAvg, .count = 4};
+  for (const DType dtype : {DType::kI8, DType::kI32, DType::kI64}) {
+    EXPECT_THAT(ErrorOf(spec, 2, by(dtype)), HasSubstr("of all 2 ranks is expected, found f32("));
+  }
+  for (const DType dtype : {DType::kBF16, DType::kF64}) EXPECT_EQ(ErrorOf(spec, 2, by(dtype)), "");
+}
+
 TEST(VerifyTest, IntegersAreDividedLast) {
   const Author divides_first = [](PlanBuilder& b) {
     const Ref mine = b.Scratch(b.in().dtype, 4);
