@@ -56,7 +56,8 @@ enum class StepKind : std::uint8_t {
   kSend,     // srcs[0] → message to `peer`
   kRecv,     // message from `peer` → dsts[0]
   kSignal,   // tell every rank that this rank has completed all earlier steps (its `ordinal`-th signal of the run)
-  kWait,     // wait until `peer` has made its `ordinal`-th signal of this run
+  kWait,     // wait until `peer` has made its `ordinal`-th signal of this run, which tells where its memory lies: only
+             // steps that depend on a wait for a peer, directly or through steps of their rank, touch the peer's memory
   kReduce,   // every dst ← op(srcs…), combined in the order given; avg divides by `divisor`
   kCopy,     // every dst ← srcs[0], converting when the dtypes differ
   kScale,    // dsts[0] ← srcs[0] / divisor; if `by_factor`, srcs[0] · factor of the call (CallOptions::factor)
@@ -108,12 +109,15 @@ absl::string_view Name(StateKind kind);
 struct StateRange {
   std::string name;  // "residual", "left": unique in its plan
   StateKind kind = StateKind::kResidual;
-  Rank of = kSelf;  // kReplica: the rank whose weights the range holds; a rank's own replica names that rank
+  // kReplica: the rank whose weights the range holds. A rank's own replica names that rank, and ends as the output.
+  Rank of = kSelf;
   Ref range = {};
-  std::int64_t first_element = 0;  // position in the bucket of the range's first element
+  std::int64_t first_element = 0;  // kResidual: position in the bucket of the range's first element
   // kResidual: the result lacks the range's values divided by this number. The divisor is the number of ranks where
   // ranks hold back parts of their own values, which are averaged.
   std::int32_t divisor = 1;
+
+  bool operator==(const StateRange&) const = default;
 };
 
 // Steps [begin, end) of a plan, which a schedule has written for an algorithm (BuildPart).
@@ -144,7 +148,8 @@ struct Plan {
   std::vector<std::vector<Rank>> groups;
   // The share of each rank's input in this rank's output, in rank order, for a plan of an algorithm that mixes the
   // weights of neighbours; empty: the output is what the collective promises. The rows of all ranks form a matrix whose
-  // rows and columns sum to 1.
+  // rows and columns sum to 1. A replica counts as the input of its rank, but the shares of what are replicas sum to 0:
+  // ranks that agree then stay together with what the training changed, and no change is lost.
   std::vector<double> mixing;
   // The node of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: a replica
   // stands for its own rank only.

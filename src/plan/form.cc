@@ -404,15 +404,26 @@ absl::Status CheckStates(absl::Span<const Plan> plans) {
       // A range of no elements may have any offset.
       const bool apart = range.bytes == 0 || (range.offset >= end && range.offset + range.bytes <= plan.state_bytes);
       const bool lies = range.space == Space::kState && range.owner == kSelf && range.bytes >= 0 && apart;
-      if (lies && (replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf)) {
+      const bool named = replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf;
+      const std::int64_t room = replica ? 0 : plan.spec.count - range.count();  // for the elements before the first
+      const bool belongs = range.bytes == 0 || (state.first_element >= 0 && state.first_element <= room);
+      const bool divides = replica ? state.divisor == 1 : state.divisor >= 1;
+      const bool unique = std::count_if(plan.states.begin(), plan.states.end(),
+                                        [&](const StateRange& other) { return other.name == state.name; }) == 1;
+      if (lies && named && belongs && divides && unique) {
         end = std::max(end, range.offset + range.bytes);
         continue;
       }
       const std::string expected =
-          !lies ? absl::StrCat(ToText(range), " must lie in state[", end, ",", plan.state_bytes,
-                               "), behind the states before it")
-                : absl::StrCat("of ", state.of, " must be ",
-                               replica ? absl::StrCat("in 0…", plan.size - 1) : absl::StrCat(kSelf));
+          !lies    ? absl::StrCat(ToText(range), " must lie in state[", end, ",", plan.state_bytes,
+                                  "), behind the states before it")
+          : !named ? absl::StrCat("of ", state.of, " must be ",
+                                  replica ? absl::StrCat("in 0…", plan.size - 1) : absl::StrCat(kSelf))
+          : !belongs
+              ? absl::StrCat("first_element ", state.first_element, " must be in 0…", room, ", since the bucket has ",
+                             plan.spec.count, " elements and the ", Name(state.kind), " ", range.count())
+          : !divides ? absl::StrCat("divisor ", state.divisor, " must be ", replica ? "1" : "at least 1")
+                     : "the name must be that of one state";
       return absl::FailedPreconditionError(
           absl::StrCat("rank ", plan.rank, ": ", Name(state.kind), " ", state.name, ": ", expected));
     }
@@ -425,7 +436,6 @@ absl::Status CheckMixing(absl::Span<const Plan> plans) {
   if (std::all_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.mixing.empty(); })) {
     return absl::OkStatus();
   }
-  constexpr double kRounding = 1e-6;
   std::vector<double> columns(plans.size(), 0);
   for (const Plan& plan : plans) {
     if (plan.mixing.size() != plans.size()) {
@@ -438,13 +448,13 @@ absl::Status CheckMixing(absl::Span<const Plan> plans) {
     }
     for (std::size_t from = 0; from < plans.size(); ++from) columns[from] += plan.mixing[from];
     const double row = std::accumulate(plan.mixing.begin(), plan.mixing.end(), 0.0);
-    if (std::abs(row - 1) > kRounding) {
+    if (std::abs(row - 1) > kRoundingOfShares) {
       return absl::FailedPreconditionError(
           absl::StrCat("rank ", plan.rank, ": the weights of its mixing sum to ", row, ", must be 1"));
     }
   }
   for (std::size_t from = 0; from < plans.size(); ++from) {
-    if (std::abs(columns[from] - 1) <= kRounding) continue;
+    if (std::abs(columns[from] - 1) <= kRoundingOfShares) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("the weights of rank ", from, " in the mixing of all sum to ", columns[from], ", must be 1"));
   }

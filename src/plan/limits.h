@@ -9,6 +9,9 @@ namespace tutti {
 // address. Sums of a few sizes below this limit do not overflow.
 inline constexpr std::int64_t kMaxBytes = std::int64_t{1} << 47;
 
+// The shares of a mix, which users may give with six digits, sum to 1 within this number.
+inline constexpr double kRoundingOfShares = 1e-6;
+
 // The most signals that a rank may make in one run of a plan: a signal and its number share a word.
 inline constexpr std::uint32_t kMaxSignals = 65'534;
 

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/limits.h"
 #include "plan/spaces.h"
 
 namespace tutti {
@@ -37,6 +38,12 @@ ValueRun EncodedElements(const Symbols& symbols, const Value& decoded) {
   }
   return {};
 }
+
+constexpr char kMisplacedResidual[] =
+    "; a residual (state) may only be the last term of the message whose loss it becomes";
+
+// Whether `a` is `b`, but for the rounding of sums whose terms may cancel.
+bool Near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b) + 1e-12; }
 
 // Traces an element back to the inputs from which the element was made.
 class Tracer {
@@ -85,7 +92,7 @@ class Tracer {
   std::vector<Leaf> leaves;
   // The number of elements, from the traced one on, that are made in the same way.
   std::int64_t constant = std::numeric_limits<std::int64_t>::max();
-  bool misplaces_residual = false;  // a residual stands where none may
+  std::string fault;  // what is wrong, where the value does not show it
 
  private:
   bool TraceTerms(const Value& value, double coefficient, bool outermost) {
@@ -99,7 +106,7 @@ class Tracer {
         leaves.push_back({symbol.rank, value.index, coefficient});
         return true;
       case Kind::kState:
-        misplaces_residual = true;
+        fault = kMisplacedResidual;
         return false;
       case Kind::kCombine:
         if (!combined_ || !sums_ || symbol.finite) return false;
@@ -169,11 +176,24 @@ class Tracer {
       return Trace(encoded.value, coefficient, outermost);
     }
     const std::size_t last = sum.terms.size() - 1;
-    const ValueRun left = residuals_.Find(TermOf(symbols_, encoded.value, last));
-    misplaces_residual = left.count == 0 || !(TermOf(symbols_, left.value, 1) == decoded);
-    if (misplaces_residual) return false;
-    constant = std::min(constant, left.count);
-    return TraceFold(encoded.value, last, coefficient);
+    const Residuals::Run left = residuals_.Find(TermOf(symbols_, encoded.value, last));
+    if (left.after.count == 0 || !(TermOf(symbols_, left.after.value, 1) == decoded)) {
+      fault = kMisplacedResidual;
+      return false;
+    }
+    constant = std::min(constant, left.after.count);
+    const std::size_t first = leaves.size();
+    if (!TraceFold(encoded.value, last, coefficient)) return false;
+    const bool belongs = std::all_of(leaves.begin() + static_cast<std::ptrdiff_t>(first), leaves.end(),
+                                     [&](const Leaf& leaf) { return leaf.index == left.element; });
+    // In a mix a message may count several times, each time with another coefficient.
+    const bool divides = mixes_ || Near(coefficient, 1.0 / left.divisor);
+    if (belongs && divides) return true;
+    fault = belongs ? absl::StrCat("; the result lacks a residual (state) times ", coefficient, ", whose divisor ",
+                                   left.divisor, " must be the inverse")
+                    : absl::StrCat("; a residual (state) is of element ", left.element,
+                                   " of the bucket (StateRange::first_element), but its message of other elements");
+    return false;
   }
 
   void AddReplica(Rank of, std::int64_t index, double coefficient) {
@@ -212,24 +232,31 @@ class Tracer {
   absl::flat_hash_map<std::pair<SymbolId, std::int64_t>, std::vector<Leaf>> traced_;  // of a mix, with coefficient 1
 };
 
-// Whether `a` is `b`, but for the rounding of sums whose terms may cancel.
-bool Near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b) + 1e-12; }
-
-// Whether the share of every rank in `leaves` is that of `weights`.
-bool Mixes(const std::vector<double>& weights, std::int64_t index, absl::Span<const Tracer::Leaf> leaves) {
+// Whether the share of every rank in `leaves` is that of `weights`, and that of all replicas together 0: replicas are
+// the weights of earlier steps, and what the training has changed since then is in the inputs alone.
+bool Mixes(const std::vector<double>& weights, std::int64_t index, absl::Span<const Tracer::Leaf> leaves,
+           std::string& fault) {
   std::vector<double> parts(weights.size(), 0);
+  double of_replicas = 0;
   for (const Tracer::Leaf& leaf : leaves) {
     if (leaf.index != index) return false;
     parts[leaf.rank] += leaf.coefficient;
+    if (leaf.replica) of_replicas += leaf.coefficient;
   }
-  return std::equal(parts.begin(), parts.end(), weights.begin(), Near);
+  if (!std::equal(parts.begin(), parts.end(), weights.begin(), Near)) return false;
+  // Inputs and replicas together have the sum of the weights, which is 1 within the same bounds (CheckForm).
+  if (std::abs(of_replicas) <= kRoundingOfShares) return true;
+  fault = absl::StrCat("; the shares of replicas sum to ", of_replicas,
+                       ", must sum to 0, for else changes of the weights since the last run are lost");
+  return false;
 }
 
-bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::vector<Tracer::Leaf>& leaves) {
+bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::vector<Tracer::Leaf>& leaves,
+           std::string& fault) {
   if (promise.source != Promise::kAll) {
     return leaves.size() == 1 && leaves[0].rank == promise.source && leaves[0].index == index;
   }
-  if (!plan.mixing.empty()) return Mixes(plan.mixing, index, leaves);
+  if (!plan.mixing.empty()) return Mixes(plan.mixing, index, leaves, fault);
   if (leaves.size() != static_cast<std::size_t>(plan.size)) return false;
   std::sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   const double coefficient = plan.spec.op == ReduceOp::kAvg ? 1.0 / plan.size : 1.0;
@@ -243,16 +270,17 @@ bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::ve
 
 }  // namespace
 
-void Residuals::Add(const Value& before, const ValueRun& after) { runs_[before.symbol][before.index] = after; }
+void Residuals::Add(const Value& before, const Run& run) { runs_[before.symbol][before.index] = run; }
 
-ValueRun Residuals::Find(const Value& before) const {
+Residuals::Run Residuals::Find(const Value& before) const {
   const auto runs = runs_.find(before.symbol);
   if (runs == runs_.end()) return {};
   const auto next = runs->second.upper_bound(before.index);
   if (next == runs->second.begin()) return {};
   const auto& [first, run] = *std::prev(next);
   const std::int64_t skipped = before.index - first;
-  return skipped < run.count ? ValueRun{run.count - skipped, run.value + skipped} : ValueRun{};
+  if (skipped >= run.after.count) return {};
+  return {{run.after.count - skipped, run.after.value + skipped}, run.element + skipped, run.divisor};
 }
 
 bool PromisesReplicas(Collective collective) {
@@ -323,7 +351,7 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Va
     for (std::int64_t k = 0; k < run.count;) {
       Tracer tracer(symbols, residuals, plan, promise.source == Promise::kAll);
       const bool traced = tracer.Trace(run.value + k);
-      if (!traced || !Keeps(promise, plan, index + k, tracer.leaves)) {
+      if (!traced || !Keeps(promise, plan, index + k, tracer.leaves, tracer.fault)) {
         const std::string expected =
             promise.source == Promise::kAll && !plan.mixing.empty()
                 ? absl::StrCat("element ", index + k, " of all ranks times the weights ",
@@ -332,10 +360,7 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Va
                 ? absl::StrCat(Name(plan.spec.op), " of element ", index + k, " of all ", plan.size, " ranks")
                 : absl::StrCat("in@", promise.source, "[", index + k, "]");
         return absl::StrCat("element ", index + k - promise.first, " of ", expected, " is expected, found ",
-                            symbols.Describe(run.value + k),
-                            tracer.misplaces_residual
-                                ? "; a residual (state) may only be the last term of the message whose loss it becomes"
-                                : "");
+                            symbols.Describe(run.value + k), tracer.fault);
       }
       k += std::min(tracer.constant, run.count - k);
     }

@@ -24,17 +24,22 @@ struct Promise {
   std::int64_t first = 0;
 };
 
-// The values of the residuals of all ranks at the end of the run: differences, as ElementsOfResidual demands.
+// The residuals of all ranks: what they are at the end of the run, differences, as ElementsOfResidual demands, and what
+// the plan says of them (StateRange).
 class Residuals {
  public:
-  // The elements that were `before` and the following are `after` now.
-  void Add(const Value& before, const ValueRun& after);
-  // The value at the end of the residual that was `before`, and of the elements that follow in one run; a run of no
-  // elements: `before` is no residual.
-  ValueRun Find(const Value& before) const;
+  struct Run {
+    ValueRun after;            // of no elements: no residual
+    std::int64_t element = 0;  // position in the bucket of the first element
+    std::int32_t divisor = 1;
+  };
+  // The elements that were `before` and the following are a part of `run` now.
+  void Add(const Value& before, const Run& run);
+  // The residual that was `before`, with the elements that follow in one run.
+  Run Find(const Value& before) const;
 
  private:
-  absl::flat_hash_map<SymbolId, std::map<std::int64_t, ValueRun>> runs_;  // by value before the run
+  absl::flat_hash_map<SymbolId, std::map<std::int64_t, Run>> runs_;  // by value before the run
 };
 
 // All promises to the rank of `plans[index]`, among them that in-place input which is not output keeps its value.

@@ -296,8 +296,7 @@ class Simulation {
     for (std::size_t p = 0; p < plans_.size(); ++p) {
       for (const StateRange& state : plans_[p].states) {
         if (state.range.bytes == 0) continue;
-        const std::string wrong =
-            state.kind == StateKind::kReplica ? ReplicaFault(state, p) : ResidualFault(state.range, p);
+        const std::string wrong = state.kind == StateKind::kReplica ? ReplicaFault(state, p) : ResidualFault(state, p);
         if (wrong.empty()) continue;
         return absl::FailedPreconditionError(
             absl::StrCat("rank ", plans_[p].rank, " ends with the ", Name(state.kind), " ", state.name, ": ", wrong));
@@ -306,7 +305,8 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  // Checks that all replicas of a rank's weights remain one value, that of the rank itself.
+  // Checks that all replicas of a rank's weights remain one value, that of the rank itself, which is its output but for
+  // the cast to the type of the call.
   std::string ReplicaFault(const StateRange& replica, std::size_t p) {
     const std::vector<StateRange>& states = plans_[plan_of_rank_[replica.of]].states;
     const auto own = std::find_if(states.begin(), states.end(), [&](const StateRange& state) {
@@ -314,6 +314,18 @@ class Simulation {
     });
     if (own == states.end()) return absl::StrCat("rank ", replica.of, " keeps no replica of its own weights");
     const std::vector<ValueRun> here = Joined(p, replica.range);
+    if (replica.of == plans_[p].rank) {
+      const Ref out = OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size);
+      const std::vector<ValueRun> result = Joined(p, out);
+      const std::vector<ValueRun> as_result = Converted(here, replica.range.dtype, out.dtype);
+      for (std::size_t i = 0; i < std::max(result.size(), as_result.size()); ++i) {
+        const bool both = i < std::min(result.size(), as_result.size());
+        if (both && result[i].value == as_result[i].value && result[i].count == as_result[i].count) continue;
+        return absl::StrCat(
+            both ? symbols_.Describe(as_result[i].value) : absl::StrCat(replica.range.count(), " elements"),
+            ", not the output, which has ", both ? symbols_.Describe(result[i].value) : absl::StrCat(out.count()));
+      }
+    }
     const std::vector<ValueRun> there = Joined(static_cast<std::size_t>(plan_of_rank_[replica.of]), own->range);
     for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) {
       if (here[i].value == there[i].value && here[i].count == there[i].count) continue;
@@ -324,10 +336,11 @@ class Simulation {
   }
 
   // Checks that a residual becomes what was to be encoded, the old residual included, less what the peers decode of it.
-  std::string ResidualFault(const Ref& range, std::size_t p) {
-    std::int64_t element = range.offset / SizeOf(range.dtype);
+  std::string ResidualFault(const StateRange& state, std::size_t p) {
+    const Ref& range = state.range;
+    std::int64_t done = 0;
     for (const ValueRun& run : Joined(p, range)) {
-      const Value before = symbols_.State(plans_[p].rank, range.dtype, element);
+      const Value before = symbols_.State(plans_[p].rank, range.dtype, range.offset / SizeOf(range.dtype) + done);
       for (std::int64_t k = 0; k < run.count;) {
         const std::int64_t alike = ElementsOfResidual(symbols_, run.value + k, before + k);
         if (alike == 0) {
@@ -335,8 +348,8 @@ class Simulation {
         }
         k += alike;
       }
-      residuals_.Add(before, run);
-      element += run.count;
+      residuals_.Add(before, {run, state.first_element + done, state.divisor});
+      done += run.count;
     }
     return "";
   }

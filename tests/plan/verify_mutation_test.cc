@@ -301,12 +301,53 @@ bool RepeatSource(Plan& plan, Random& random) {
   return true;
 }
 
+// Drops a term of a sum, with its coefficient.
+bool DropTerm(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kCombine && s.num_srcs > 1; });
+  if (step == nullptr) return false;
+  const std::size_t dropped = Pick(step->num_srcs, random);
+  for (std::size_t i = dropped; i + 1 < step->num_srcs; ++i) {
+    const std::size_t first = step->first_ref + step->num_dsts;
+    plan.refs[first + i] = plan.refs[first + i + 1];
+    plan.coefficients[step->first_coefficient + i] = plan.coefficients[step->first_coefficient + i + 1];
+  }
+  --step->num_srcs;
+  return true;
+}
+
+// Changes what a plan says of its state.
+bool ChangeState(Plan& plan, Random& random) {
+  if (plan.states.empty()) return false;
+  StateRange& state = plan.states[Pick(plan.states.size(), random)];
+  if (state.range.bytes == 0) return false;  // the state of a rank whose chunk is empty
+  switch (Pick(4, random)) {
+    case 0:
+      state.first_element += random() % 2 == 0 ? 1 : -1;
+      break;
+    case 1:
+      state.divisor += random() % 2 == 0 ? 1 : -1;
+      break;
+    case 2:
+      state.of = static_cast<Rank>(Pick(plan.size + 1, random)) - 1;
+      break;
+    default:
+      state.kind = state.kind == StateKind::kResidual ? StateKind::kReplica : StateKind::kResidual;
+  }
+  return true;
+}
+
+bool ChangeMixing(Plan& plan, Random& random) {
+  if (plan.mixing.empty()) return false;
+  std::swap(plan.mixing[Pick(plan.mixing.size(), random)], plan.mixing[Pick(plan.mixing.size(), random)]);
+  return true;
+}
+
 struct Mutation {
   const char* name;
   bool (*apply)(Plan& plan, Random& random);  // returns false when it found nothing to change
 };
 
-constexpr std::array<Mutation, 26> kMutations = {{{"drop_step", DropStep},
+constexpr std::array<Mutation, 29> kMutations = {{{"drop_step", DropStep},
                                                   {"duplicate_step", DuplicateStep},
                                                   {"drop_dep", DropDep},
                                                   {"move_dep", MoveDep},
@@ -331,10 +372,14 @@ constexpr std::array<Mutation, 26> kMutations = {{{"drop_step", DropStep},
                                                   {"flip_finite", FlipFinite},
                                                   {"flip_by_factor", FlipByFactor},
                                                   {"change_collective", ChangeCollective},
-                                                  {"change_group", ChangeGroup}}};
+                                                  {"change_group", ChangeGroup},
+                                                  {"drop_term", DropTerm},
+                                                  {"change_state", ChangeState},
+                                                  {"change_mixing", ChangeMixing}}};
 
 // Compares texts, which show the whole plan except the places of lists in their pools.
 bool SamePlan(const Plan& a, const Plan& b) {
+  if (a.states != b.states || a.mixing != b.mixing) return false;
   if (ToText(a) == ToText(b) &&
       std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), [](const Step& x, const Step& y) {
         return x.divisor == y.divisor && x.accumulate == y.accumulate && x.by_factor == y.by_factor;
@@ -448,7 +493,7 @@ TEST_F(MutationTest, OfEverySchedule) {
       }
     }
   }
-  ExpectRejected({"change_coefficient", "flip_finite"});
+  ExpectRejected({"change_coefficient", "flip_finite", "drop_term", "change_state", "change_mixing"});
 }
 
 // Nodes of two ranks, inside which everything is native.
@@ -464,7 +509,7 @@ TEST_F(MutationTest, OfAlgorithmsThatAreNativeInsideNodes) {
       Try(plans, 20);
     }
   }
-  ExpectRejected({"change_coefficient", "flip_finite"});
+  ExpectRejected({"change_coefficient", "flip_finite", "drop_term", "change_state", "change_mixing"});
 }
 
 TEST_F(MutationTest, OfEveryAlgorithm) {

@@ -270,7 +270,7 @@ TEST(VerifyReplica, AllHoldersAgreeWithItsOwner) {
     const Ref theirs = b.Replica("theirs", peer, DType::kF32, kCount);
     const Ref difference = b.Scratch(DType::kF32, kCount);
     b.PromiseMixing({0.5, 0.5});
-    b.Combine(difference, {b.in(), theirs, own}, {{1, 2}, {1, 2}, {-1, 1}});
+    b.Combine(difference, {b.in(), theirs, own}, {{1, 1}, {1, 2}, {-3, 2}});
     const std::int64_t bytes = Codec().codec->encoded_bytes(kCount, {});
     const Ref sent = b.Scratch(DType::kU8, bytes);
     const Ref received = b.Scratch(DType::kU8, bytes);
@@ -284,6 +284,59 @@ TEST(VerifyReplica, AllHoldersAgreeWithItsOwner) {
   EXPECT_EQ(ErrorOf(2, [&](PlanBuilder& b) { exchange(b, false); }), "");
   EXPECT_THAT(ErrorOf(2, [&](PlanBuilder& b) { exchange(b, b.rank() == 1); }),
               HasSubstr("rank 1 ends with the replica theirs: replica of 0[0]; rank 0 itself has"));
+}
+
+// What the training has changed since the last run is in the inputs alone.
+TEST(VerifyReplica, ReplicasMayNotStandForTheChangesOfInputs) {
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.5, 0.5});
+                        const Ref own = b.Replica("own", b.rank(), DType::kF32, kCount);
+                        const Ref theirs = b.Replica("theirs", 1 - b.rank(), DType::kF32, kCount);
+                        b.Combine(b.out(), {own, theirs}, {{1, 2}, {1, 2}});
+                        b.Combine(own, {b.out()}, {{1, 1}});
+                      }),
+              HasSubstr("ends with the replica own: "));
+  const auto difference_of = [](std::vector<Coefficient> coefficients) {
+    return [coefficients](PlanBuilder& b) {
+      b.PromiseMixing({0.5, 0.5});
+      const Ref own = b.Replica("own", b.rank(), DType::kF32, kCount);
+      const Ref theirs = b.Replica("theirs", 1 - b.rank(), DType::kF32, kCount);
+      const Ref difference = b.Scratch(DType::kF32, kCount);
+      const Ref received = b.Scratch(DType::kF32, kCount);
+      const bool reads_input = coefficients.size() == 3;
+      b.Combine(difference, reads_input ? std::vector<Ref>{theirs, own, b.in()} : std::vector<Ref>{theirs, own},
+                coefficients);
+      b.Send(1 - b.rank(), difference);
+      b.Recv(1 - b.rank(), received);
+      b.Reduce(own, {own, difference}, ReduceOp::kSum);
+      b.Reduce(theirs, {theirs, received}, ReduceOp::kSum);
+      b.Copy(b.out(), own);
+    };
+  };
+  EXPECT_EQ(ErrorOf(2, difference_of({{1, 2}, {-3, 2}, {1, 1}})), "");
+  EXPECT_THAT(ErrorOf(2, difference_of({{1, 2}, {-1, 2}})),
+              HasSubstr("the shares of replicas sum to 1, must sum to 0, for else changes of the weights"));
+  EXPECT_THAT(ErrorOf(2, difference_of({{1, 2}, {-1, 1}, {1, 2}})),
+              HasSubstr("the shares of replicas sum to 0.5, must sum to 0"));
+}
+
+TEST(VerifyReplica, ThatOfTheRankItselfIsItsOutput) {
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.5, 0.5});
+                        b.Replica("own", b.rank(), DType::kF32, kCount);
+                        MixOfTwo(b, 0.5, 0.5);
+                      }),
+              HasSubstr("rank 0 ends with the replica own: replica of 0[0], not the output, which has combine("));
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.5, 0.5});
+                        const Ref own = b.Replica("own", b.rank(), DType::kF32, kCount / 2);
+                        MixOfTwo(b, 0.5, 0.5);
+                        b.Copy(own, b.out().Elements(0, kCount / 2));
+                      }),
+              HasSubstr("rank 0 ends with the replica own: "));
 }
 
 TEST(VerifyReplica, ItsOwnerKeepsOne) {
@@ -308,6 +361,33 @@ TEST(VerifyState, EveryByteBelongsToOneRange) {
   std::vector<Plan> forgotten = plans;
   forgotten[0].states.pop_back();
   EXPECT_THAT(std::string(Verify(forgotten).message()), HasSubstr("lies in no state"));
+}
+
+TEST(VerifyState, AResidualBelongsToTheElementsThatItNames) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    plans.push_back(*BuildPlan(*ParseStrategy("bytegrad:error_feedback=true"), DType::kF32, 5000, rank, 3, {}));
+  }
+  ASSERT_EQ(Verify(plans), absl::OkStatus());
+  const auto error_with = [&](const std::function<void(std::vector<StateRange>&)>& change) {
+    std::vector<Plan> changed = plans;
+    change(changed[1].states);
+    return std::string(Verify(changed).message());
+  };
+  // The states are "gradient", of the whole bucket, and "sum", of the rank's own chunk.
+  EXPECT_THAT(error_with([](auto& states) { states[1].first_element += 1; }),
+              HasSubstr("of the bucket (StateRange::first_element), but its message of other elements"));
+  EXPECT_THAT(error_with([](auto& states) { states[0].first_element += 1; }),
+              HasSubstr("rank 1: residual gradient: first_element 1 must be in 0…0, since the bucket has 5000 elements "
+                        "and the residual 5000"));
+  EXPECT_THAT(error_with([](auto& states) { states[1].first_element = -1; }), HasSubstr("first_element -1 must be in"));
+  EXPECT_THAT(error_with([](auto& states) { states[1].divisor = 2; }),
+              HasSubstr("whose divisor 2 must be the inverse"));
+  EXPECT_THAT(error_with([](auto& states) { states[0].divisor = 1; }),
+              HasSubstr("whose divisor 1 must be the inverse"));
+  EXPECT_THAT(error_with([](auto& states) { states[0].divisor = 0; }), HasSubstr("divisor 0 must be at least 1"));
+  EXPECT_THAT(error_with([](auto& states) { states[0].name = states[1].name; }),
+              HasSubstr("rank 1: residual sum: the name must be that of one state"));
 }
 
 }  // namespace
