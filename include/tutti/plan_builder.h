@@ -160,7 +160,7 @@ class PlanBuilder {
 
   // Declares that the output is not what the collective promises, but the sum of all ranks' inputs times `weights`, one
   // weight per rank. `nodes` is the node of each rank, when the replica of one rank's weights stands for all ranks of
-  // its node.
+  // its node. For plans of algorithms: a schedule keeps the promise of its collective, and keeps no state either.
   void PromiseMixing(std::vector<double> weights, std::vector<int> nodes = {});
 
   // Lets `write` write a part of this plan as the plan of another call: `spec`, from `in` to `out`, which are ranges of

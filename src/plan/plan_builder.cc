@@ -575,7 +575,13 @@ void PlanBuilder::WriteBy(std::string schedule, absl::FunctionRef<void(PlanBuild
   plan_.parts.push_back({.schedule = std::move(schedule),
                          .begin = static_cast<StepId>(plan_.steps.size()),
                          .end = std::numeric_limits<StepId>::max()});
+  const std::size_t states = plan_.states.size();
+  const std::vector<double> mixing = plan_.mixing;
   write(*this);
+  if (plan_.states.size() != states || plan_.mixing != mixing) {
+    Fail(absl::StrCat("schedule ", plan_.parts[part].schedule,
+                      " keeps state or promises a mix (Residual, Replica, PromiseMixing), which only algorithms may"));
+  }
   plan_.parts[part].end = static_cast<StepId>(plan_.steps.size());
 }
 

@@ -1,5 +1,6 @@
 #include "tutti/schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "plan/registry.h"
+#include "tutti/print.h"
 
 namespace tutti {
 
@@ -96,7 +98,24 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
   } else {
     schedule.build(builder);
   }
-  return std::move(builder).Build();
+  absl::StatusOr<Plan> plan = std::move(builder).Build();
+  // Calls have no memory for state, and are verified for the promise of their collective.
+  if (plan.ok() && (!plan->states.empty() || !plan->mixing.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", name, " ", plan->mixing.empty() ? "keeps state" : "promises a mix",
+                     " (PlanBuilder::Residual, Replica, PromiseMixing), which only algorithms may"));
+  }
+  // Peers do not learn where private buffers lie.
+  if (plan.ok() && schedule.touches_only_scratch_of_peers) {
+    const auto wrong = std::find_if(plan->refs.begin(), plan->refs.end(),
+                                    [](const Ref& ref) { return ref.owner != kSelf && ref.space != Space::kScratch; });
+    if (wrong != plan->refs.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("schedule ", name, " touches ", ToText(*wrong),
+                                                     " in the plan of rank ", rank,
+                                                     ", but touches_only_scratch_of_peers is true"));
+    }
+  }
+  return plan;
 }
 
 void BuildPart(const Schedule& schedule, PlanBuilder& builder) {

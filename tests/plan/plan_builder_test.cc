@@ -395,6 +395,14 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
          b.PromiseMixing({0.5, 0.5});
        },
        "mixing has 2 weights, must have one per rank, 4"},
+      {[](PlanBuilder& b) {
+         b.WriteBy("all_reduce:mine", [](PlanBuilder& part) { part.Residual("lost", DType::kF32, 8); });
+       },
+       "schedule all_reduce:mine keeps state or promises a mix"},
+      {[](PlanBuilder& b) {
+         b.WriteBy("all_reduce:mine", [](PlanBuilder& part) { part.PromiseMixing({0, 1, 0, 0}); });
+       },
+       "schedule all_reduce:mine keeps state or promises a mix"},
       {[](PlanBuilder& b) { b.Within({.count = 9}, b.in(), b.out(), [](PlanBuilder&) {}); },
        "Within all_reduce f32 sum count=9: in has 8 and out 8 elements, must have 9 and 9"},
       {[](PlanBuilder& b) {
