@@ -127,8 +127,8 @@ std::string KeyOf(const PlanOptions& options) {
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
-// A rank on another node whose memory or signals the plan uses; nullopt: there is none. The plan may not be verified
-// yet: ranks that do not exist are on no node.
+// A rank on another node whose memory or signals the plan uses; nullopt: there is none. Refs that no step uses may name
+// ranks that do not exist, which are on no node.
 std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& nodes) {
   const auto is_far = [&](Rank rank) {
     if (rank < 0 || rank >= plan.size) return false;
@@ -148,7 +148,7 @@ std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& 
 // 32 ranks, whose plans can be verified quickly, the longest block has about 16 · segment_bytes / size bytes, in small
 // worlds several segments; in larger worlds long blocks have 640 to 1,280 bytes. Where plans are not cut into segments,
 // no block has several.
-CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
+CollectiveSpec ExampleOfAllToAllV(DType dtype, Rank rank, int size, const PlanOptions& options) {
   constexpr std::int64_t kLongestSegment = std::int64_t{64} << 20;
   const std::int64_t segment = std::min(options.segment_bytes, kLongestSegment);
   const std::int64_t unit = size <= 32 ? std::max<std::int64_t>(segment / size, 80) : 80;
@@ -156,7 +156,7 @@ CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& option
     const int kind = (2 * from + 3 * to + (size == 2 ? 4 : 0)) % 5;
     return kind == 1 ? std::min<std::int64_t>(unit, 16) : kind * unit;
   };
-  CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = DType::kF32};
+  CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = dtype};
   for (Rank peer = 0; peer < size; ++peer) {
     spec.send_counts.push_back(count(rank, peer));
     spec.recv_counts.push_back(count(peer, rank));
@@ -424,7 +424,16 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   if (!plan.ok()) return plan.status();
   absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true, plan_options);
   if (!for_private.ok()) return for_private.status();
-  if (*for_private == *schedule) return Compile(*std::move(plan), (*schedule)->touches_only_scratch_of_peers);
+  if (*for_private == *schedule) {
+    absl::StatusOr<bool> shares_only_scratch = (*schedule)->touches_only_scratch_of_peers;
+    // The counts of an all_to_all_v are known to their rank alone.
+    if (!*shares_only_scratch && spec.collective != Collective::kAllToAllV) {
+      shares_only_scratch = SharesOnlyScratch(
+          *plan, [&](Rank rank) { return BuildPlan(**schedule, spec, rank, channel->size(), plan_options); });
+    }
+    if (!shares_only_scratch.ok()) return shares_only_scratch.status();
+    return Compile(*std::move(plan), *shares_only_scratch);
+  }
   absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private, plan_options);
   if (!other.ok()) return other.status();
   const StepId beginning = SharedBeginning(*plan, *other);
@@ -435,17 +444,18 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   return Compile(*std::move(plan), *std::move(other), beginning);
 }
 
-bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule) const {
+bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule, const PlanOptions& options) const {
   const MutexLock lock(examples_mutex_);
-  return verified_examples_.contains(&schedule);
+  return verified_examples_.contains({&schedule, &options});
 }
 
 // Verifies the plans of all ranks, which a rank can make by itself but in two cases. A rank does not know the counts of
-// the other ranks in an all_to_all_v: there an example is verified, once for each schedule. Nor does a rank know which
-// schedule the peer of a Send or Recv uses: there nothing is verified, because each of the two plans is one message.
+// the other ranks in an all_to_all_v: there an example of the type of the first call is verified, once for each
+// schedule, on host memory and on that of GPUs. Nor does a rank know which schedule the peer of a Send or Recv uses:
+// there nothing is verified, because each of the two plans is one message.
 absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan,
                                            const PlanOptions& options) const {
-  if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule)) return absl::OkStatus();
+  if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule, options)) return absl::OkStatus();
   const int size = channel->size();
   const std::string maker =
       absl::StrCat("schedule ", plan.name, " (", absl::Hex(reinterpret_cast<std::uintptr_t>(&schedule)), ")");
@@ -460,14 +470,15 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
       return absl::OkStatus();
     case Collective::kAllToAllV: {
       const auto example_of = [&](Rank rank) {
-        return BuildPlan(schedule, ExampleOfAllToAllV(rank, size, options), rank, size, options);
+        return BuildPlan(schedule, ExampleOfAllToAllV(plan.spec.dtype, rank, size, options), rank, size, options);
       };
       const absl::StatusOr<Plan> example = example_of(channel->rank());
       if (absl::IsUnimplemented(example.status())) return absl::OkStatus();
       if (!example.ok()) return example.status();
-      absl::Status checked = verifier.Check(kind("example"), *example, example_of, kinds_made_);
+      absl::Status checked =
+          verifier.Check(kind(absl::StrCat("example of ", Name(plan.spec.dtype))), *example, example_of, kinds_made_);
       const MutexLock lock(examples_mutex_);
-      if (checked.ok()) verified_examples_.insert(&schedule);
+      if (checked.ok()) verified_examples_.insert({&schedule, &options});
       return checked;
     }
     default:
@@ -478,12 +489,47 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
     return verifier.Check(kind(ToString(own.spec)), own, plan_of, kinds_made_);
   };
   absl::Status checked = check(plan);
-  if (!checked.ok() || !HasRoot(schedule.collective)) return checked;
-  // Where a collective has a root, only the root knows whether its call is in place: all ranks verify both forms.
+  const bool has_root = HasRoot(schedule.collective);
+  // Ranks that all map each other's memory compare whether they call in place.
+  const bool all_are_alike = options.all_mapped() && plan.maps_peers() && !has_root;
+  if (!checked.ok() || all_are_alike || !HasInPlaceForm(schedule.collective)) return checked;
+  // A rank does not know which of the others call in place: all ranks verify both forms, so that all refuse the call.
   CollectiveSpec other = plan.spec;
   other.in_place = !other.in_place;
   const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, options);
+  if (!has_root && absl::IsUnimplemented(form.status())) return checked;
   return form.ok() ? check(*form) : form.status();
+}
+
+absl::StatusOr<bool> Communicator::Impl::SharesOnlyScratch(const Plan& own, PlanOfRank plan_of) const {
+  if (!own.maps_peers()) return true;
+  const auto touches_buffers = [&](const Plan& plan, Rank of) {
+    return std::any_of(plan.refs.begin(), plan.refs.end(), [&](const Ref& ref) {
+      return ref.owner != kSelf && (ref.owner == of || of == kSelf) && ref.space != Space::kScratch;
+    });
+  };
+  if (touches_buffers(own, kSelf)) return false;
+  const std::vector<int>& nodes = plan_options.nodes;
+  for (Rank rank = 0; rank < own.size; ++rank) {
+    if (rank == own.rank || (!nodes.empty() && nodes[rank] != nodes[own.rank])) continue;
+    const absl::StatusOr<Plan> plan = plan_of(rank);
+    if (!plan.ok()) return plan.status();
+    if (touches_buffers(*plan, own.rank)) return false;
+  }
+  return true;
+}
+
+absl::Status Communicator::Impl::CheckNodes(const Plan& own, PlanOfRank plan_of) const {
+  if (plan_options.one_node() || IsPointToPoint(own.spec.collective)) return absl::OkStatus();
+  for (Rank rank = 0; rank < channel->size(); ++rank) {
+    const absl::StatusOr<Plan> plan = plan_of(rank);
+    if (!plan.ok()) return plan.status();
+    if (const std::optional<Rank> far = MapsOnAnotherNode(*plan, plan_options.nodes); far.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("plan ", plan->name, " of rank ", rank,
+                                                     " maps the memory of rank ", *far, ", which is on another node"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
@@ -504,10 +550,13 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const Pla
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = VerifyPlansOfAllRanks(*plan, plan_of); !status.ok()) return status;
+  if (absl::Status status = CheckNodes(*plan, plan_of); !status.ok()) return status;
   const absl::StatusOr<bool> on_device = AreOnDevice({buffers.in, buffers.out, buffers.state});
   if (!on_device.ok()) return on_device.status();
   if (*on_device) return BindOnDevice(*std::move(plan), plan_of, buffers);
-  return BindVerified(Compile(*std::move(plan)), buffers);
+  const absl::StatusOr<bool> shares_only_scratch = SharesOnlyScratch(*plan, plan_of);
+  if (!shares_only_scratch.ok()) return shares_only_scratch.status();
+  return BindVerified(Compile(*std::move(plan), *shares_only_scratch), buffers);
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
@@ -544,8 +593,14 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
     return BindOnDevice(
         *std::move(plan), [&](Rank rank) { return plan_of(rank, device_options); }, buffers);
   }
+  const auto bind_alone = [&]() -> absl::StatusOr<BoundPlan> {
+    const absl::StatusOr<bool> shares_only_scratch =
+        SharesOnlyScratch(*plan, [&](Rank rank) { return plan_of(rank, plan_options); });
+    if (!shares_only_scratch.ok()) return shares_only_scratch.status();
+    return BindVerified(Compile(*std::move(plan), *shares_only_scratch), buffers);
+  };
   // Between nodes, messages are sent straight from the callers' buffers.
-  if (!plan->maps_peers() || !plan_options.one_node()) return BindVerified(Compile(*std::move(plan)), buffers);
+  if (!plan->maps_peers() || !plan_options.one_node()) return bind_alone();
 
   PlanOptions for_private = plan_options;
   for_private.private_buffers = true;
@@ -560,7 +615,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
     if (!staged.ok()) return staged.status();
     const bool equal = one->steps == staged->steps && one->refs == staged->refs && one->deps == staged->deps;
     const StepId shared = equal ? 0 : SharedBeginning(*one, *staged);
-    if (shared == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+    if (shared == 0) return bind_alone();
     if (rank == channel->rank()) beginning = shared;
   }
   if (absl::Status status = verify(*other, for_private); !status.ok()) return status;
@@ -576,10 +631,6 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
   if (plan.maps_peers() && !plan_options.peers_mapped) {
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", plan.name, " maps peers' memory, which this communicator cannot"));
-  }
-  if (const std::optional<Rank> far = MapsOnAnotherNode(plan, plan_options.nodes); far.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan ", plan.name, " maps the memory of rank ", *far, ", which is on another node"));
   }
   return CheckBuffers(plan, buffers);
 }

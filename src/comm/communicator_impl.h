@@ -105,7 +105,12 @@ class Communicator::Impl {
   // The communicator of a new group; `members` are in the order of the group's ranks, and this rank is among them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan, const PlanOptions& options) const;
-  bool IsVerifiedExample(const Schedule& schedule) const;
+  bool IsVerifiedExample(const Schedule& schedule, const PlanOptions& options) const;
+  // Whether this rank touches no buffers of its peers, and they none of this rank, in the plans that `plan_of` makes,
+  // of which `own` is this rank's.
+  absl::StatusOr<bool> SharesOnlyScratch(const Plan& own, PlanOfRank plan_of) const;
+  // Whether the plans that `plan_of` makes map memory of their own node alone; `own` is this rank's.
+  absl::Status CheckNodes(const Plan& own, PlanOfRank plan_of) const;
   // Whether `plan` can run here, on `buffers`.
   absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
@@ -137,10 +142,11 @@ class Communicator::Impl {
   std::shared_ptr<CallPool> message_calls_;  // of SendRecv; null where this rank has no GPU
   // The record of PlanVerifier, mutable because const calls add to it.
   mutable PlanVerifier::KindsMade kinds_made_;
-  // The all_to_all_v schedules that were verified with example counts; plans of such a schedule with other counts are
-  // not verified again.
+  // The all_to_all_v schedules that were verified with example counts, with plan_options or device_options; plans of
+  // such a schedule with other counts are not verified again.
   mutable Mutex examples_mutex_;
-  mutable absl::flat_hash_set<const Schedule*> verified_examples_ TUTTI_GUARDED_BY(examples_mutex_);
+  mutable absl::flat_hash_set<std::pair<const Schedule*, const PlanOptions*>> verified_examples_
+      TUTTI_GUARDED_BY(examples_mutex_);
 };
 
 }  // namespace tutti

@@ -156,7 +156,6 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   program->instructions.reserve(num_steps);
   program->dependency_counts.resize(num_steps);
   std::vector<std::uint32_t> successor_counts(num_steps);
-  bool shares_scratch = false;
   bool has_messages = false;
   std::int64_t touched_bytes = 0;
   for (StepId id = 0; id < num_steps; ++id) {
@@ -174,7 +173,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
         program->touches_buffers_of_peers |= written || ref.space != Space::kScratch;
         std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(owner)][PlaceAmongPeers(ref.space)];
         extent = std::max(extent, ref.offset + ref.bytes);
-        (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
+        program->shares_io |= ref.space != Space::kScratch;
       }
     }
     instruction.fills_scratch = step.kind == StepKind::kCopy && plan.srcs(step)[0].space != Space::kScratch &&
@@ -209,11 +208,8 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   // In a collective with a root only the root knows whether its call is in place; peers find the root's memory in both
   // cases (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
-  // A peer may touch the input or output of a rank whose own steps touch no input or output of a peer where the steps
-  // of the ranks differ: where a collective has a root, or each rank its own counts, or where this rank touches nothing
-  // of its peers. Otherwise, when a rank touches only scratch of its peers, they touch only its scratch.
-  const bool steps_differ = HasRoot(plan.spec.collective) || plan.spec.collective == Collective::kAllToAllV;
-  program->shares_io |= program->uses_lane && !shares_only_scratch && (steps_differ || !shares_scratch);
+  // Peers may touch the input or output of a rank whatever the rank's own steps touch.
+  program->shares_io |= program->uses_lane && !shares_only_scratch;
   if (program->shares_io) program->output_steps = 0;  // final at the end: peers write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {

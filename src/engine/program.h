@@ -138,7 +138,7 @@ struct Program {
   }
 };
 
-// `shares_only_scratch`: no rank touches the buffers of its peers, which cannot be told from the plan of one rank.
+// `shares_only_scratch`: no peer touches the buffers of this rank, which cannot be told from the plan of one rank.
 std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
 // A program of `plan`, in which ranks reach their peers' buffers and send no messages, with
 // Program::for_private_buffers. Both plans are of one call, and all ranks have both; `shared_beginning` is not 0.

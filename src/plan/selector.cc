@@ -163,13 +163,11 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
-// Whether a rank can decide in the middle of a call whether it goes on with the plan of `mapped` or of `staged`. The
-// plans of the first and the last rank and of the root are looked at, because the root may do something else than the
-// others.
+// Whether every rank can decide in the middle of a call whether it goes on with the plan of `mapped` or of `staged`.
 bool BeginAlike(const Schedule& mapped, const Schedule& staged, const CollectiveSpec& spec, int size,
                 const PlanOptions& options) {
   const CollectiveSpec call = Representative(spec, size);
-  for (const Rank rank : {0, size - 1, HasRoot(call.collective) ? call.root : 0}) {
+  for (Rank rank = 0; rank < size; ++rank) {
     const absl::StatusOr<Plan> one = BuildPlan(mapped, call, rank, size, options);
     const absl::StatusOr<Plan> other = BuildPlan(staged, call, rank, size, options);
     if (!one.ok() || !other.ok() || SharedBeginning(*one, *other) == 0) return false;

@@ -121,6 +121,22 @@ TEST(PlansForNodesTest, AreRefusedWhereTheyMapARankOnAnotherNode) {
   });
 }
 
+TEST(PlansForNodesTest, AreRefusedByAllRanksWhereOneMapsARankOnAnotherNode) {
+  RunWorld(4, {.ranks_per_node = 2}, [](Communicator& comm) {
+    const CollectiveSpec spec{.count = 64};
+    std::vector<float> in(64), out(64);
+    const auto plan_of = [&](Rank rank) {
+      PlanBuilder b("mine", spec, rank, 4, {.peers_mapped = true});
+      if (rank == 3) b.Signal();
+      if (rank == 0) b.Wait(3);
+      BuildPart(**FindSchedule(spec.collective, "ring"), b);
+      return std::move(b).Build();
+    };
+    EXPECT_EQ(comm.Bind(plan_of, {.in = in.data(), .out = out.data()}).status(),
+              absl::InvalidArgumentError("plan mine of rank 0 maps the memory of rank 3, which is on another node"));
+  });
+}
+
 std::vector<const Schedule*> SchedulesForNodes() {
   std::vector<const Schedule*> schedules = {AllSchedules().begin(), AllSchedules().end()};
   std::erase_if(schedules, [](const Schedule* schedule) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -16,7 +18,9 @@
 #include "tests/harness/world.h"
 #include "tests/kernels/differences.h"
 #include "tutti/algorithm.h"
+#include "tutti/extension.h"
 #include "tutti/selector.h"
+#include "tutti/version.h"
 
 namespace tutti {
 namespace {
@@ -238,6 +242,70 @@ TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
   }
 }
 
+// Rank 0 reads the input of every other rank, and all read the scratch of rank 0.
+void SumOnTheFirst(PlanBuilder& b) {
+  const Ref sum = b.Scratch(b.in().dtype, b.in().count());
+  b.Signal();
+  b.WaitAll();
+  if (b.rank() == 0) {
+    std::vector<Ref> inputs = {b.in()};
+    for (Rank peer = 1; peer < b.size(); ++peer) inputs.push_back(b.in().At(peer));
+    b.Reduce(sum, inputs, b.spec().op);
+  }
+  b.Signal();
+  b.WaitAll();
+  b.Copy(b.out(), b.rank() == 0 ? sum : sum.At(0));
+}
+
+constexpr Schedule kByLeader = {
+    .collective = Collective::kAllReduce,
+    .name = "by_leader",
+    .summary = "rank 0 sums up",
+    .cost = "",
+    .supports = SupportsMappedPeers,
+    .build = SumOnTheFirst,
+};
+
+// The buffers of a rank that touches no buffers of its peers are staged where these touch that rank's.
+TEST_P(PrivateBuffersTest, AreStagedWherePeersTouchThemAlone) {
+  RunWorld(3, {.transport = GetParam()}, [](Communicator& comm) {
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
+    const std::vector<float> in(100, static_cast<float>(comm.rank() + 1));
+    std::vector<float> out(100);
+    const CallOptions with = {.schedule = &kByLeader};
+    EXPECT_EQ(comm.AllReduce(in.data(), out.data(), 100, DType::kF32, ReduceOp::kSum, with).Wait(), absl::OkStatus());
+    EXPECT_EQ(out, std::vector<float>(100, 6));
+    std::fill(out.begin(), out.end(), 0);
+    absl::StatusOr<BoundPlan> bound =
+        comm.Bind([&](Rank rank) { return BuildPlan(kByLeader, {.count = 100}, rank, 3, comm.plan_options()); },
+                  {.in = in.data(), .out = out.data()});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+    EXPECT_EQ(bound->Start().Wait(), absl::OkStatus());
+    EXPECT_EQ(out, std::vector<float>(100, 6));
+  });
+}
+
+TEST_P(PrivateBuffersTest, AScheduleThatTouchesThemAgainstItsWordIsRefused) {
+  static constexpr Schedule kBreaksItsWord = {
+      .collective = Collective::kAllReduce,
+      .name = "breaks_its_word",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsMappedPeers,
+      .build = SumOnTheFirst,
+      .touches_only_scratch_of_peers = true,
+  };
+  RunWorld(2, {.transport = GetParam()}, [](Communicator& comm) {
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
+    float x = 1;
+    const absl::Status status =
+        comm.AllReduce(&x, &x, 1, DType::kF32, ReduceOp::kSum, {.schedule = &kBreaksItsWord}).Wait();
+    EXPECT_EQ(status, absl::InvalidArgumentError(
+                          "schedule all_reduce:breaks_its_word touches out@1[0,4) f32 in the plan of rank 0, but "
+                          "touches_only_scratch_of_peers is true"));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersTest, ::testing::ValuesIn(WorldTransports()));
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersSlowTest, ::testing::ValuesIn(WorldTransports()));
 
@@ -283,6 +351,42 @@ TEST(StagedSchedulesTest, AreChosenForPrivateBuffers) {
       EXPECT_EQ((*other)->name, "staged") << ToString(spec) << " on " << size;
     }
   }
+}
+
+constexpr Schedule kOddOnRank2 = {
+    .collective = Collective::kAllReduce,
+    .name = "odd_on_rank_2",
+    .summary = "begins as direct does, but not on rank 2; does nothing, so that nothing is faster",
+    .cost = "",
+    .supports = SupportsMappedPeers,
+    .build =
+        [](PlanBuilder& b) {
+          if (b.rank() == 2) b.Copy(b.Scratch(b.in().dtype, b.in().count()), b.in());
+          b.Signal();
+          b.WaitAll();
+        },
+    .touches_only_scratch_of_peers = true,
+    .competes_for_mapped_buffers = false,
+};
+
+// Chooses for private buffers in a process that has the schedule, and exits with the choice.
+[[noreturn]] void ChooseForPrivateBuffersWithExtension() {
+  static const Schedule* const schedules[] = {&kOddOnRank2};
+  const absl::Status registered =
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = schedules});
+  const Schedule& direct = **FindSchedule(Collective::kAllReduce, "direct");
+  std::fprintf(stderr, "%s", registered.ToString().c_str());
+  for (const int size : {2, 4}) {
+    std::fprintf(stderr, ", %s",
+                 std::string((*ChooseForPrivateBuffers(direct, {.count = 4 << 20}, size, {.peers_mapped = true}))->name)
+                     .c_str());
+  }
+  std::exit(3);
+}
+
+// A call goes over to the plan for private buffers on all ranks or on none.
+TEST(StagedSchedulesDeathTest, AreChosenOnlyWhereTheirPlansBeginAlikeOnAllRanks) {
+  EXPECT_EXIT(ChooseForPrivateBuffersWithExtension(), testing::ExitedWithCode(3), "OK, odd_on_rank_2, staged$");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/harness/fake_device.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 #include "tutti/extension.h"
@@ -95,6 +96,69 @@ TEST(PlanVerifierTest, AScheduleThatForgetsTheAverageDoesNotRun) {
   });
 }
 
+// Ranks exchange messages: a rank does not know which of the others call in place.
+TEST(PlanVerifierTest, AScheduleThatIsWrongInPlaceAloneDoesNotRunOnAnyRank) {
+  static constexpr Schedule kWrongInPlace = {
+      .collective = Collective::kAllReduce,
+      .name = "wrong_in_place",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsAll,
+      .build =
+          [](PlanBuilder& b) {
+            ForgetTheAverage(b);
+            if (!b.spec().in_place) b.Scale(b.out(), b.out(), b.size());
+          },
+  };
+  RunWorld(2, [](Communicator& comm) {
+    const float in = 1;
+    float out = 1;
+    const CallOptions with = {.schedule = &kWrongInPlace};
+    const absl::Status status =
+        comm.AllReduce(comm.rank() == 0 ? &out : &in, &out, 1, DType::kF32, ReduceOp::kAvg, with).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("avg count=1 in_place on 2 ranks is wrong"));
+    EXPECT_EQ(out, 1);
+  });
+}
+
+TEST(PlanVerifierTest, AScheduleKeepsNoStateAndPromisesNoMix) {
+  static constexpr Schedule kMixes = {
+      .collective = Collective::kAllReduce,
+      .name = "mixes",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsAll,
+      .build =
+          [](PlanBuilder& b) {
+            std::vector<double> own(b.size());
+            own[b.rank()] = 1;
+            b.PromiseMixing(own);
+            b.Copy(b.out(), b.in());
+          },
+  };
+  static constexpr Schedule kRemembers = {
+      .collective = Collective::kAllReduce,
+      .name = "remembers",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsAll,
+      .build = [](PlanBuilder& b) { b.Copy(b.out(), b.Residual("lost", DType::kF32, b.in().count())); },
+  };
+  RunWorld(2, [](Communicator& comm) {
+    const float in = 1;
+    float out = 0;
+    const auto error_of = [&](const Schedule& schedule) {
+      const absl::Status status =
+          comm.AllReduce(&in, &out, 1, DType::kF32, ReduceOp::kSum, {.schedule = &schedule}).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      return std::string(status.message());
+    };
+    EXPECT_THAT(error_of(kMixes), HasSubstr("schedule all_reduce:mixes promises a mix"));
+    EXPECT_THAT(error_of(kRemembers), HasSubstr("schedule all_reduce:remembers keeps state"));
+  });
+}
+
 // Nothing is faster than a schedule that does nothing, so that the selector chooses it.
 constinit const Schedule kDoesNothing = {.collective = Collective::kAllReduce,
                                          .name = "does_nothing",
@@ -165,6 +229,47 @@ TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
                                     .Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("plan all_to_all_v:keeps_a_block of all_to_all_v"));
+  });
+}
+
+// Host memory is mapped and that of GPUs is not: each has an example of its own.
+TEST(PlanVerifierTest, AnExampleIsOfThePlansThatRun) {
+  static constexpr Schedule kWrongUnmapped = {
+      .collective = Collective::kAllToAllV,
+      .name = "wrong_unmapped",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsAll,
+      .build =
+          [](PlanBuilder& b) {
+            if (!b.options().peers_mapped) return KeepABlock(b);
+            BuildPart(**FindSchedule(Collective::kAllToAllV, "pairwise"), b);
+          },
+  };
+  static constexpr Schedule kOfIntegers = {
+      .collective = Collective::kAllToAllV,
+      .name = "of_integers",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = [](const CollectiveSpec& spec, int, const PlanOptions&) -> absl::Status {
+        return spec.dtype == DType::kI32 ? absl::OkStatus() : absl::UnimplementedError("i32 alone");
+      },
+      .build = KeepABlock,
+  };
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const std::vector<std::int64_t> counts = {1, 1};
+    const auto status_of = [&](const Schedule& schedule, DType dtype, const void* in, void* out) {
+      const CollectiveSpec spec = {
+          .collective = Collective::kAllToAllV, .dtype = dtype, .send_counts = counts, .recv_counts = counts};
+      return comm.Call(spec, in, out, {.schedule = &schedule}).Wait().code();
+    };
+    const float in[] = {1, 2};
+    float out[2];
+    EXPECT_EQ(status_of(kWrongUnmapped, DType::kF32, in, out), absl::StatusCode::kOk);
+    FakeMemory memory(comm.rank(), 4 * sizeof(float));
+    EXPECT_EQ(status_of(kWrongUnmapped, DType::kF32, memory.floats(), memory.floats() + 2),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(status_of(kOfIntegers, DType::kI32, in, out), absl::StatusCode::kFailedPrecondition);
   });
 }
 
