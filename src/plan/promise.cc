@@ -189,8 +189,8 @@ class Tracer {
     // In a mix a message may count several times, each time with another coefficient.
     const bool divides = mixes_ || Near(coefficient, 1.0 / left.divisor);
     if (belongs && divides) return true;
-    fault = belongs ? absl::StrCat("; the result lacks a residual (state) times ", coefficient, ", whose divisor ",
-                                   left.divisor, " must be the inverse")
+    fault = belongs ? absl::StrCat("; the divisor of a residual (state) is ", left.divisor, ", must be ",
+                                   1 / coefficient, ": the result lacks its values times ", coefficient)
                     : absl::StrCat("; a residual (state) is of element ", left.element,
                                    " of the bucket (StateRange::first_element), but its message of other elements");
     return false;

@@ -123,7 +123,7 @@ using Keeper = std::function<void(const Ref& values, const Ref& residual)>;
 
 // Every rank sends every rank its encoded values and takes the average of all.
 void TellAll(PlanBuilder& b, const Adder& add, const Keeper& keep) {
-  const Ref residual = b.Residual("residual", DType::kF32, kCount);
+  const Ref residual = b.Residual("residual", DType::kF32, kCount, /*first_element=*/0, /*divisor=*/b.size());
   const Ref values = b.Scratch(DType::kF32, kCount);
   add(values, residual);
   std::vector<Ref> messages;
@@ -198,8 +198,8 @@ std::string ErrorOfHalves(
     const std::function<void(PlanBuilder&, int half, const Ref& values, const std::vector<Ref>& residuals)>& add) {
   return ErrorOf(2, [&](PlanBuilder& b) {
     const std::int64_t count = kCount / 2;
-    const std::vector<Ref> residuals = {b.Residual("first", DType::kF32, count),
-                                        b.Residual("second", DType::kF32, count, count)};
+    const std::vector<Ref> residuals = {b.Residual("first", DType::kF32, count, 0, b.size()),
+                                        b.Residual("second", DType::kF32, count, count, b.size())};
     const std::vector<Ref> values = {b.Scratch(DType::kF32, count), b.Scratch(DType::kF32, count)};
     for (int half : {0, 1}) add(b, half, values[half], residuals);
     for (int half : {0, 1}) {
@@ -382,9 +382,9 @@ TEST(VerifyState, AResidualBelongsToTheElementsThatItNames) {
                         "and the residual 5000"));
   EXPECT_THAT(error_with([](auto& states) { states[1].first_element = -1; }), HasSubstr("first_element -1 must be in"));
   EXPECT_THAT(error_with([](auto& states) { states[1].divisor = 2; }),
-              HasSubstr("whose divisor 2 must be the inverse"));
+              HasSubstr("the divisor of a residual (state) is 2, must be 1: "));
   EXPECT_THAT(error_with([](auto& states) { states[0].divisor = 1; }),
-              HasSubstr("whose divisor 1 must be the inverse"));
+              HasSubstr("the divisor of a residual (state) is 1, must be 3: "));
   EXPECT_THAT(error_with([](auto& states) { states[0].divisor = 0; }), HasSubstr("divisor 0 must be at least 1"));
   EXPECT_THAT(error_with([](auto& states) { states[0].name = states[1].name; }),
               HasSubstr("rank 1: residual sum: the name must be that of one state"));
