@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -125,22 +124,6 @@ std::string KeyOf(const PlanOptions& options) {
                       options.private_buffers ? " private" : "", " native=", KeyOf(options.native),
                       " nodes=", absl::StrJoin(options.nodes, ","), " on ",
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
-}
-
-// A rank on another node whose memory or signals the plan uses; nullopt: there is none. Refs that no step uses may name
-// ranks that do not exist, which are on no node.
-std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& nodes) {
-  const auto is_far = [&](Rank rank) {
-    if (rank < 0 || rank >= plan.size) return false;
-    return nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(plan.rank)];
-  };
-  for (const Ref& ref : plan.refs) {
-    if (is_far(ref.owner)) return ref.owner;
-  }
-  for (const Step& step : plan.steps) {
-    if (step.kind == StepKind::kWait && is_far(step.peer)) return step.peer;
-  }
-  return std::nullopt;
 }
 
 // What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
@@ -450,9 +433,8 @@ bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule, const PlanO
 }
 
 // Verifies the plans of all ranks, which a rank can make by itself but in two cases. A rank does not know the counts of
-// the other ranks in an all_to_all_v: there an example of the type of the first call is verified, once for each
-// schedule, on host memory and on that of GPUs. Nor does a rank know which schedule the peer of a Send or Recv uses:
-// there nothing is verified, because each of the two plans is one message.
+// the others in an all_to_all_v: there an example of the type of the first call is verified for each schedule, on host
+// memory and on GPUs. Nor does a rank know the schedule of the peer of a Send or Recv: both plans are one message.
 absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan,
                                            const PlanOptions& options) const {
   if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule, options)) return absl::OkStatus();
@@ -499,37 +481,6 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
   const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, options);
   if (!has_root && absl::IsUnimplemented(form.status())) return checked;
   return form.ok() ? check(*form) : form.status();
-}
-
-absl::StatusOr<bool> Communicator::Impl::SharesOnlyScratch(const Plan& own, PlanOfRank plan_of) const {
-  if (!own.maps_peers()) return true;
-  const auto touches_buffers = [&](const Plan& plan, Rank of) {
-    return std::any_of(plan.refs.begin(), plan.refs.end(), [&](const Ref& ref) {
-      return ref.owner != kSelf && (ref.owner == of || of == kSelf) && ref.space != Space::kScratch;
-    });
-  };
-  if (touches_buffers(own, kSelf)) return false;
-  const std::vector<int>& nodes = plan_options.nodes;
-  for (Rank rank = 0; rank < own.size; ++rank) {
-    if (rank == own.rank || (!nodes.empty() && nodes[rank] != nodes[own.rank])) continue;
-    const absl::StatusOr<Plan> plan = plan_of(rank);
-    if (!plan.ok()) return plan.status();
-    if (touches_buffers(*plan, own.rank)) return false;
-  }
-  return true;
-}
-
-absl::Status Communicator::Impl::CheckNodes(const Plan& own, PlanOfRank plan_of) const {
-  if (plan_options.one_node() || IsPointToPoint(own.spec.collective)) return absl::OkStatus();
-  for (Rank rank = 0; rank < channel->size(); ++rank) {
-    const absl::StatusOr<Plan> plan = plan_of(rank);
-    if (!plan.ok()) return plan.status();
-    if (const std::optional<Rank> far = MapsOnAnotherNode(*plan, plan_options.nodes); far.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("plan ", plan->name, " of rank ", rank,
-                                                     " maps the memory of rank ", *far, ", which is on another node"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
