@@ -179,8 +179,8 @@ class Synchronizer {
   // A second call for the same parameter in one step is an error that FinishBackward returns, as is a call where there
   // is no parameter `i`. The second form names the stream on which a gradient of a GPU is computed, where that is not
   // the one of SetStream; the stream must live until FinishBackward, and add to the view after what was on the stream
-  // of SetStream when BeginBackward returned. The stream is not cudaStreamPerThread, which another thread would take for
-  // that thread's own.
+  // of SetStream when BeginBackward returned. The stream is not cudaStreamPerThread, which another thread would take
+  // for that thread's own.
   void MarkReady(int i);
   void MarkReady(int i, void* stream);
   // The parameters that are not marked ready in this step; those without elements need no mark, and are always used.
