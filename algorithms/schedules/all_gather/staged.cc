@@ -31,7 +31,8 @@ TUTTI_SCHEDULE(all_gather, staged) = {
     .name = "staged",
     .summary =
         "stage by stage, every rank copies a part of its block to mapped scratch and reads the parts of all others",
-    .cost = "1 + n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .cost =
+        "1 + n·C/(2 segments) rounds of signals, at most 257 (fewer from 14 ranks on), (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

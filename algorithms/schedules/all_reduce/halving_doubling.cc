@@ -89,7 +89,9 @@ TUTTI_SCHEDULE(all_reduce, halving_doubling) = {
     .collective = tutti::Collective::kAllReduce,
     .name = "halving_doubling",
     .summary = "reduce-scatter by recursive halving, then all-gather by recursive doubling",
-    .cost = "2⌊log2 n⌋ steps (+2 unless n is a power of two), 2·(n-1)/n·S bytes (+2·S)",
+    .cost =
+        "2⌊log2 n⌋ steps (+2 unless n is a power of two), 2·(p-1)/p·S bytes (p: n rounded down to a power of two; +S "
+        "unless n is one)",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,
 };

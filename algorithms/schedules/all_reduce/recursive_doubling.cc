@@ -50,7 +50,7 @@ TUTTI_SCHEDULE(all_reduce, recursive_doubling) = {
     .collective = tutti::Collective::kAllReduce,
     .name = "recursive_doubling",
     .summary = "whole buffers are exchanged with partners at distance 1, 2, 4 …",
-    .cost = "⌊log2 n⌋ steps (+2 unless n is a power of two), log2 n·S bytes",
+    .cost = "⌊log2 n⌋ steps (+2 unless n is a power of two), ⌊log2 n⌋·S bytes (+S unless n is a power of two)",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,
 };

@@ -30,7 +30,8 @@ TUTTI_SCHEDULE(all_to_all, staged) = {
     .collective = tutti::Collective::kAllToAll,
     .name = "staged",
     .summary = "stage by stage, every rank copies a part of every block to mapped scratch and reads what is for it",
-    .cost = "1 + n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .cost =
+        "1 + n·C/(2 segments) rounds of signals, at most 257 (fewer from 14 ranks on), (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -4,8 +4,8 @@
 // the chunks down a binomial tree: every rank gets the chunks of its whole subtree, v … SubtreeEnd(v)-1. Then chunks
 // travel around the ring of v, except where the receiver has them already.
 //
-// Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank but the root, at most ⌈log2 n⌉/2·S + S by the
-// root. The schedule serves large buffers.
+// Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank: of the subtrees of the root's children no two
+// have a chunk in common. The schedule serves large buffers.
 #include "tutti/schedule.h"
 #include "tutti/schedules/binomial_tree.h"
 #include "tutti/schedules/chunks.h"
@@ -46,7 +46,7 @@ TUTTI_SCHEDULE(broadcast, scatter_all_gather) = {
     .collective = tutti::Collective::kBroadcast,
     .name = "scatter_all_gather",
     .summary = "chunks scattered down a binomial tree, then all-gathered around a ring",
-    .cost = "⌈log2 n⌉+n-1 steps, less than 2S bytes (root: up to (⌈log2 n⌉/2+1)·S)",
+    .cost = "⌈log2 n⌉+n-1 steps, less than 2·S bytes",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,
 };

@@ -35,7 +35,7 @@ TUTTI_SCHEDULE(broadcast, staged) = {
     .name = "staged",
     .summary =
         "stage by stage, the root copies a part of its buffer to mapped scratch and every other rank reads the part",
-    .cost = "1 + S/(2 segments) rounds of signals, S bytes",
+    .cost = "1 + S/(2 segments) rounds of signals, at most 257 (fewer from 14 ranks on), S bytes",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
