@@ -45,5 +45,6 @@ absl::Status SignalWatch::Look() {
 }
 
 void RethrowInterrupt() {}
+void RaiseInterruptSoon() {}
 
 }  // namespace tutti::dist
