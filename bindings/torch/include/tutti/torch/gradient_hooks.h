@@ -329,7 +329,8 @@ inline absl::Status GradientHooks::CheckExchanged(std::int64_t used) {
   const bool exchanged = exchanged_backwards_ > used;
   for (int i = 0; !exchanged && i < static_cast<int>(trained_.size()); ++i) {
     const torch::Tensor& grad = trained_[i].parameter.grad();
-    if (!grad.defined() || grad.is_same(trained_[i].gradient)) continue;
+    // A gradient without elements is the same on all ranks.
+    if (!grad.defined() || grad.numel() == 0 || grad.is_same(trained_[i].gradient)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("parameter ", NameOf(i),
                      ": the gradient was not made by a backward() since the last step, and is the gradient of this ",
