@@ -35,7 +35,7 @@ struct CommunicatorOptions {
   // schedule that serves memory of one kind alone is for calls on such memory alone, and the selector decides for the
   // others: `native` is for the memory of GPUs, and one that maps peers, such as `direct`, for that of the host. A
   // schedule that serves neither here makes calls of its collective Unimplemented. What Tutti calls for itself (to make
-  // groups, and in a Synchronizer) does not use them: docs/selection.md.
+  // groups, and in a Synchronizer, except Flush) does not use them: docs/selection.md.
   std::optional<std::string> schedules = std::nullopt;
   // Pipelining unit of message schedules, in bytes, at least kMinSegmentBytes; the largest integer: never cut.
   std::int64_t segment_bytes = 256 << 10;
@@ -212,9 +212,10 @@ class Communicator {
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument
-  // names a buffer that is missing, or says that input and output overlap. On the memory of GPUs, Bind of a plan with
-  // native steps among some of the ranks (hierarchical strategies) waits for these ranks to bind theirs, the first time
-  // that a plan names them: ranks then bind in one order. An error of that wait ends the communicator.
+  // names a buffer that is missing, says that input and output overlap, or, on every rank, names the rank whose plan
+  // maps the memory of another node. On the memory of GPUs, Bind of a plan with native steps among some of the ranks
+  // (hierarchical strategies) waits for these ranks to bind theirs, the first time that a plan names them: ranks then
+  // bind in one order. An error of that wait ends the communicator.
   //
   // The plan of a call that is made again and again (MPI: a persistent collective), with the schedule of `options`.
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,

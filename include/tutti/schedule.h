@@ -53,7 +53,8 @@ absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string
 // be right.
 absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text);
 
-// The plan of one rank. InvalidArgument or Unimplemented with the reason when the schedule does not serve the spec.
+// The plan of one rank. InvalidArgument or Unimplemented with the reason when the schedule does not serve the spec;
+// InvalidArgument, too, when the plan keeps state, promises a mix, or breaks `touches_only_scratch_of_peers`.
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
                                const PlanOptions& options);
 

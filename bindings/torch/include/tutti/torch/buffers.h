@@ -22,7 +22,7 @@ namespace tutti::nn {
 // keeps its own buffers until a Flush.
 enum class Buffers : std::uint8_t {
   kBroadcast,  // all ranks take rank 0's, as in torch's DistributedDataParallel
-  kAverage,    // floating buffers are averaged, others are taken from rank 0
+  kAverage,    // floating and complex buffers are averaged, others are taken from rank 0
   kLeave,      // every rank keeps its own
 };
 
