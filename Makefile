@@ -16,7 +16,7 @@ help:
 	@echo 'make quickstart   install what is missing, build, train on 4 local ranks, print the table (~15 minutes)'
 	@echo 'make test         install what is missing, build, run all tests and lint'
 	@echo 'make test-matrix  the Python package on the newest torch, too, under Slurm and Ray, and installed by pip'
-	@echo 'make check        the tests again under AddressSanitizer with UBSan, and under ThreadSanitizer'
+	@echo 'make check        the quick tests of the core again under AddressSanitizer with UBSan, and under ThreadSanitizer'
 	@echo 'make build        build/release/bin/tutti and the examples beside it'
 	@echo 'make bench        compare with Open MPI, MPICH and gloo, across hosts too; writes docs/results/'
 	@echo 'make docs         build/docs/index.html: the pages as a site with search'
