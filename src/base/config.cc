@@ -131,7 +131,8 @@ constexpr Variable kVariables[] = {
     Make<&Config::store>(
         "TUTTI_STORE",
         "The store of the job, when something else runs it: tcp://host:port of a server, or "
-        "file:///directory on a file system that all ranks share, made for this job alone before it starts."),
+        "file:///directory on a file system that all ranks share, made for this job alone before it starts; "
+        "restart number N of the job uses its folder epoch-N."),
     Make<&Config::rendezvous>(
         "TUTTI_RENDEZVOUS",
         "host:port where rank 0 serves the store of a job that spans nodes. "

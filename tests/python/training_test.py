@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+import tutti.torch
 from ranks import run_ranks
 
 
@@ -105,14 +106,17 @@ def accumulates_and_checkpoints(rank):
     assert all(torch.equal(gradients[0], other) for other in gradients)
 
 
-def compiles(rank):
+def compiles(rank, strategy=None):
     """torch.compile cuts the graph at the buckets of DDP, whose all_reduces then run between the parts."""
     torch.manual_seed(1)
     module = torch.nn.Sequential(torch.nn.Linear(10, 700), torch.nn.ReLU(), torch.nn.Linear(700, 700), torch.nn.ReLU(),
                                  torch.nn.Linear(700, 5))
     other = copy.deepcopy(module)
     compiled = torch.compile(DistributedDataParallel(module, bucket_cap_mb=1), backend="aot_eager")
-    for model in (compiled, DistributedDataParallel(other, bucket_cap_mb=1)):
+    plain = DistributedDataParallel(other, bucket_cap_mb=1)
+    for model in (compiled, plain):
+        if strategy is not None:
+            tutti.torch.register(model, strategy)
         train(model, rank)
     expect_equal_replicas(module)
     for a, b in zip(module.parameters(), other.parameters()):
@@ -129,6 +133,21 @@ def hooks(rank):
         model.register_comm_hook(state, hook)
         train(model, rank)
         expect_equal_replicas(module)
+
+
+def fully_shards_flat_parameters(rank):
+    """The first FSDP, which is a class."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
+    other = copy.deepcopy(module)
+    sharded = FullyShardedDataParallel(module, device_id=torch.device("cpu"))
+    for model in (sharded, DistributedDataParallel(other)):
+        train(model, rank)
+    with FullyShardedDataParallel.summon_full_params(sharded):
+        for a, b in zip(sharded.parameters(), other.parameters()):
+            assert torch.allclose(a, b, atol=1e-6)
 
 
 def fully_shards(rank):
@@ -218,11 +237,15 @@ def differentiable_gather(rank):
 
 
 @pytest.mark.parametrize("function", [
-    joins_uneven_inputs, accumulates_and_checkpoints, compiles, hooks, fully_shards, distributes_tensors,
-    zero_redundancy, differentiable_gather
+    joins_uneven_inputs, accumulates_and_checkpoints, compiles, hooks, fully_shards, fully_shards_flat_parameters,
+    distributes_tensors, zero_redundancy, differentiable_gather
 ], ids=lambda function: function.__name__)
 def test_way(function):
     run_ranks(2, function)
+
+
+def test_a_strategy_in_a_compiled_model():
+    run_ranks(2, compiles, "gradient_allreduce")
 
 
 def test_hybrid_sharding():
