@@ -122,6 +122,7 @@ StepId HostExecutor::TakeStepsInOrder(HostRun& run) {
           run.channel.HasSignalled(run, steps[step].peer, steps[step].ordinal);
       if (!has.ok() || *has != Channel::Signalled::kYes) return step;
     } else {
+      if (steps[step].touched_bytes >= kLongBytes) run.channel.RingSleepers();
       // A peer may have given the channel up while this rank waited, or was stopped.
       const bool touches_peer = steps[step].touches_peer && run.program.touches_buffers_of_peers;
       if ((touches_peer && !access.Begin()) || !Compute(run, step).ok()) return step;

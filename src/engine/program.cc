@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kStreamingBytes = 32 << 20;
 
 // Steps that touch this many bytes take a few microseconds.
-constexpr std::int64_t kShortBytes = 16 << 10;
+constexpr std::int64_t kShortBytes = 64 << 10;
 
 // Whether a step stores its results past the cache: not a destination that the step has just read, which is then in the
 // cache; nor what this rank alone keeps, which its next steps may read (docs/decisions/0012).

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tutti/cost_model.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -223,6 +226,24 @@ TEST(AllReduceDirect, TwoShotReadsAndWritesEveryElementOnce) {
     EXPECT_EQ(plan.steps.size(), 9);  // signal, 3 waits, reduce, signal, 3 waits
     EXPECT_EQ(plan.scratch_bytes, 0);
     EXPECT_EQ(WireBytes(plan), 2 * 3 * (64 << 10) / 4 * kBytesOfF32);
+  }
+}
+
+TEST(Direct, CopiesMoreBeforeTheOnlyMeetingWhereRanksWaitForTheirTurnOfAProcessor) {
+  const auto meetings = [](Collective collective, int processors) {
+    auto model = std::make_shared<CostModel>(DefaultCostModel());
+    model->cores_per_node = processors;
+    absl::StatusOr<const Schedule*> direct = FindSchedule(collective, "direct");
+    const absl::StatusOr<Plan> plan =
+        BuildPlan(**direct, SpecOf(collective, 128), 0, 4, {.peers_mapped = true, .cost_model = std::move(model)});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? StepsOf(*plan, StepKind::kSignal) : 0;
+  };
+  for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+                                      Collective::kAllToAll, Collective::kBroadcast, Collective::kReduce}) {
+    EXPECT_EQ(meetings(collective, 2), 1) << Name(collective);
+    EXPECT_EQ(meetings(collective, 4), 2) << Name(collective);
+    EXPECT_EQ(meetings(collective, 0), 2) << Name(collective) << ": not known";
   }
 }
 

@@ -1,6 +1,6 @@
 // All-gather, direct: ranks copy through mapped memory.
 //
-// One-shot (outputs of at most kOneShotBytes): every rank copies its block to scratch, all ranks meet, and every rank
+// One-shot (outputs of at most OneShotBytes): every rank copies its block to scratch, all ranks meet, and every rank
 // copies all blocks from the scratches to its output. Larger outputs: all ranks meet, every rank writes its block into
 // all outputs, all ranks meet again.
 //
@@ -17,7 +17,7 @@ void Build(PlanBuilder& b) {
   const Ref own_block = b.out().Elements(b.rank() * count, count);
   if (b.size() == 1) return b.Copy(own_block, b.in());
 
-  if (b.out().bytes <= kOneShotBytes) {
+  if (b.out().bytes <= OneShotBytes(b)) {
     const Ref input = InputInScratch(b);
     MeetAll(b);
     for (Rank rank = 0; rank < b.size(); ++rank) {

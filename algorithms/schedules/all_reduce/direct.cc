@@ -1,6 +1,6 @@
 // All-reduce, direct: every rank reads and writes the mapped memory of all others.
 //
-// One-shot (buffers of S ≤ kOneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and every rank
+// One-shot (buffers of S ≤ OneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and every rank
 // reduces all scratches into its own output, after one round of signals.
 // Two-shot (larger buffers): all ranks meet, rank r reduces chunk r of all inputs straight into all outputs, all ranks
 // meet again. Each rank reads S bytes and writes S bytes, the minimum, since nothing is copied on the way. Chunks end
@@ -32,7 +32,7 @@ void BuildTwoShot(PlanBuilder& b) {
 void Build(PlanBuilder& b) {
   if (b.in().bytes == 0) return;
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  b.in().bytes <= kOneShotBytes ? BuildOneShot(b) : BuildTwoShot(b);
+  b.in().bytes <= OneShotBytes(b) ? BuildOneShot(b) : BuildTwoShot(b);
 }
 
 }  // namespace

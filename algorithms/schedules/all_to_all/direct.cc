@@ -1,6 +1,6 @@
 // All-to-all, direct: every rank copies its blocks from the mapped inputs of all others.
 //
-// One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all ranks meet, and every rank
+// One-shot (inputs of at most OneShotBytes): every rank copies its input to scratch, all ranks meet, and every rank
 // copies its blocks from the scratches. Larger inputs: all ranks meet, every rank copies its blocks from the inputs,
 // all ranks meet again. Rank r begins with the block of rank r+1, so that the ranks read from different memories.
 //
@@ -17,7 +17,7 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const std::int64_t count = b.spec().count;
-  const bool one_shot = b.in().bytes <= kOneShotBytes;
+  const bool one_shot = b.in().bytes <= OneShotBytes(b);
   const Ref input = one_shot ? InputInScratch(b) : b.in();
   MeetAll(b);
   for (int distance = 0; distance < b.size(); ++distance) {

@@ -11,7 +11,7 @@
 
 namespace tutti::schedules {
 
-// Which blocks are short: those of up to kOneShotBytes, which are copied to a slot in scratch, where peers may read
+// Which blocks are short: those of up to kShortBytes, which are copied to a slot in scratch, where peers may read
 // them until the next run. The two ranks of a block, which both know its length, agree on whether the block is short.
 class ShortBlocks {
  public:
@@ -36,11 +36,12 @@ class ShortBlocks {
   }
 
  private:
+  static constexpr std::int64_t kShortBytes = 256;
   // The slot fits into the memory of the call's lane, so that a call with short blocks only needs no other scratch.
   static constexpr std::int64_t kSlotBytes = 32 << 10;
 
   static std::int64_t LongestOf(const PlanBuilder& b) {
-    return std::min(kOneShotBytes, kSlotBytes / b.size() / 64 * 64) / SizeOf(b.spec().dtype);
+    return std::min(kShortBytes, kSlotBytes / b.size() / 64 * 64) / SizeOf(b.spec().dtype);
   }
 
   Ref PlaceFor(Rank to, const Ref& block) const { return slot_.Elements(to * longest_, block.count()); }

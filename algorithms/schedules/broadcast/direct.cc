@@ -1,6 +1,6 @@
 // Broadcast, direct: every rank copies from the mapped memory of the root.
 //
-// One-shot (buffers of S ≤ kOneShotBytes bytes): the root copies its input to scratch, all ranks meet, and every other
+// One-shot (buffers of S ≤ OneShotBytes bytes): the root copies its input to scratch, all ranks meet, and every other
 // rank copies from that scratch. Larger buffers: all ranks meet, every rank copies the root's input to its own output,
 // all ranks meet again.
 //
@@ -16,7 +16,7 @@ void Build(PlanBuilder& b) {
   if (b.spec().count == 0) return;
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
-  const bool one_shot = b.out().bytes <= kOneShotBytes;
+  const bool one_shot = b.out().bytes <= OneShotBytes(b);
   Ref input = InputOfRoot(b);
   if (one_shot) {
     const Ref copy = b.Scratch(input.dtype, input.count());

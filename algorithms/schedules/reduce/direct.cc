@@ -1,6 +1,6 @@
 // Reduce, direct: every rank reduces a chunk of all mapped inputs into the output of the root.
 //
-// One-shot (buffers of S ≤ kOneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and the root
+// One-shot (buffers of S ≤ OneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and the root
 // reduces all scratches. Larger buffers: all ranks meet, rank r reduces chunk r of all inputs straight into the root's
 // output, all ranks meet again. Chunks end at cache lines.
 //
@@ -29,7 +29,7 @@ void BuildByChunks(PlanBuilder& b) {
 void Build(PlanBuilder& b) {
   if (b.in().bytes == 0) return;
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  b.in().bytes <= kOneShotBytes ? BuildOneShot(b) : BuildByChunks(b);
+  b.in().bytes <= OneShotBytes(b) ? BuildOneShot(b) : BuildByChunks(b);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Reduce-scatter, direct: every rank reads its chunk from the mapped memory of all others.
 //
-// One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all ranks meet, and rank r
+// One-shot (inputs of at most OneShotBytes): every rank copies its input to scratch, all ranks meet, and rank r
 // reduces chunk r of all scratches into its output. Larger inputs: all ranks meet, rank r reduces chunk r of all inputs
 // into its output, all ranks meet again, so that no input is overwritten while a peer still reads it.
 //
@@ -17,7 +17,7 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const std::int64_t first = b.rank() * b.spec().count;
-  const bool one_shot = b.in().bytes <= kOneShotBytes;
+  const bool one_shot = b.in().bytes <= OneShotBytes(b);
   const Ref input = one_shot ? InputInScratch(b) : b.in();
   MeetAll(b);
   b.Reduce({b.out()}, OnEveryRank(b, input.Elements(first, b.spec().count)), b.spec().op);
