@@ -86,15 +86,21 @@ TEST(StreamLossesSlowTest, WithoutNewsTheErrorSaysWhereToLook) {
                     HasSubstr("rank 0 has heard of no rank that died or left: look at")));
 }
 
-// Where a kernel is loaded by its launch, CUDA may wait there for messages of a rank that does not come.
-TEST(StreamLossesTest, NoKernelIsLoadedByTheDriver) {
-  StreamWorld world(2);
-  const auto programs = world.Programs(AllReducePlans(2, 8));
+// Runs the programs of an all_reduce of 32 bytes, by rank, so that NCCL has connected the ranks.
+template <typename Programs>
+void SumOnce(StreamWorld& world, const Programs& programs) {
   world.OnEveryRank([&](StreamRank& rank) {
     const FakeMemory memory(rank.rank, 32);
     EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(),
               absl::OkStatus());
   });
+}
+
+// Where a kernel is loaded by its launch, CUDA may wait there for messages of a rank that does not come.
+TEST(StreamLossesTest, NoKernelIsLoadedByTheDriver) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  SumOnce(world, programs);
   FakeCuda::Restart();  // but NCCL has connected the ranks: its launches do not wait for peers on the host
   EXPECT_EQ(world.At(0).engine->MakeRunnable(*programs[0]), absl::OkStatus());
   const FakeMemory memory(0, 32);
@@ -110,11 +116,7 @@ TEST(StreamLossesTest, ADeviceWithAnErrorOfItsOwnHasLetGo) {
   constexpr CudaError kNvlinkUncorrectable = 220;
   StreamWorld world(2);
   const auto programs = world.Programs(AllReducePlans(2, 8));
-  world.OnEveryRank([&](StreamRank& rank) {
-    const FakeMemory memory(rank.rank, 32);
-    EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(),
-              absl::OkStatus());
-  });
+  SumOnce(world, programs);
   const FakeMemory memory(0, 32);
   Work work = world.At(0).Start(programs[0], {.out = memory.data()});
   FakeCuda::Break(0, kNvlinkUncorrectable);

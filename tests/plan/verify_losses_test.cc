@@ -1,34 +1,17 @@
-// What casts, codecs and integers may lose of values, and what they may not.
+// The losses of casts, codecs and integers that the verifier allows, and those that it refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "tests/plan/hand_written_plans.h"
 #include "tutti/codec.h"
-#include "tutti/plan_builder.h"
 #include "tutti/selector.h"
-#include "tutti/verify.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
-using Author = std::function<void(PlanBuilder&)>;
-
-std::string ErrorOf(const CollectiveSpec& spec, int size, const Author& author) {
-  std::vector<Plan> plans;
-  for (Rank rank = 0; rank < size; ++rank) {
-    PlanBuilder b("test", spec, rank, size, {.peers_mapped = true});
-    author(b);
-    absl::StatusOr<Plan> plan = std::move(b).Build();
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    if (plan.ok()) plans.push_back(*std::move(plan));
-  }
-  return std::string(Verify(plans).message());
-}
 
 // Integers lose fractions and wrap around: no rounding of floating numbers.
 TEST(VerifyLosses, FloatingNumbersAreNotReducedAsIntegers) {

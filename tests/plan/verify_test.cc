@@ -10,30 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/plan/hand_written_plans.h"
 #include "tutti/codec.h"
-#include "tutti/plan_builder.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
-using Author = std::function<void(PlanBuilder&)>;
-
-std::vector<Plan> Plans(const CollectiveSpec& spec, int size, const Author& author) {
-  std::vector<Plan> plans;
-  for (Rank rank = 0; rank < size; ++rank) {
-    PlanBuilder b("test", spec, rank, size, {.peers_mapped = true});
-    author(b);
-    absl::StatusOr<Plan> plan = std::move(b).Build();
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    if (plan.ok()) plans.push_back(*std::move(plan));
-  }
-  return plans;
-}
-
-std::string ErrorOf(const CollectiveSpec& spec, int size, const Author& author) {
-  return std::string(Verify(Plans(spec, size, author)).message());
-}
 
 // Every rank sends its whole input to every rank and reduces in rank order.
 void AllToAllThenReduce(PlanBuilder& b, ReduceOp op) {
