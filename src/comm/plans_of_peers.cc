@@ -1,4 +1,4 @@
-// What the plans of other ranks do that this rank must know to run its own.
+// Questions about the plans of all ranks whose answers a rank needs to run its own plan.
 #include <algorithm>
 #include <cstddef>
 #include <optional>

@@ -36,7 +36,8 @@ std::string AllowedSet() {
 // The quotas of one rank, from that of the outermost group on.
 using Quotas = std::vector<ProcessorQuota>;
 
-// What the quotas of `ranks` are together worth, from the `depth`-th of each on; `most` where a rank has no such quota.
+// The processors that the quotas of `ranks` are worth together, from the `depth`-th quota of each rank on; `most` where
+// a rank has no such quota.
 std::int64_t WorthOf(const std::vector<Quotas>& ranks, std::size_t depth, std::int64_t most) {
   std::map<std::string, std::vector<Quotas>> groups;
   for (const Quotas& rank : ranks) {

@@ -275,7 +275,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       const StepId step = run.ready_.back();
       const Instruction& instruction = run.current->instructions[step];
       if (instruction.touches_peer && run.current->touches_buffers_of_peers && !access.Begin()) return so_far();
-      // What this rank has read from a peer that has given the channel up since may be something else by now.
+      // A peer that has given the channel up may have changed its memory before this rank read from it.
       if (instruction.kind == StepKind::kSend && run.channel.peer_failed()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
       touched += instruction.touched_bytes;

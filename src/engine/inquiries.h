@@ -18,8 +18,8 @@ class Inquiries {
 
   // Asks `rank`, unless a question to it is open or it has just answered.
   void Ask(Rank rank, std::int64_t now_ns);
-  // What `rank` has answered within the last half second: a rank of the world, or -1 for nobody; nullopt when `rank`
-  // has not answered, as while it is stopped or computes.
+  // The answer that `rank` has given within the last half second: a rank of the world, or -1 for nobody; nullopt when
+  // `rank` has not answered, as while `rank` is stopped or computes.
   std::optional<Rank> AnswerOf(Rank rank, std::int64_t now_ns);
 
  private:

@@ -410,7 +410,7 @@ TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
   EXPECT_THAT(transport().losses[0].cause.ToString(), HasSubstr("rank 1 has taken no messages of rank 0"));
 }
 
-// Of an output that shares its page with other memory nothing is taken out of the peers' reach.
+// An output that shares its page with other memory stays in the reach of peers: no page of it may be secluded.
 TEST_F(EngineTest, NothingElseComesToAnOutputToWhichAStoppedPeerMayWrite) {
   Arena& arena = *world_.ranks[0].arena;
   absl::StatusOr<Buffer> output = arena.Allocate(1024);

@@ -257,7 +257,7 @@ TEST(HostExecutorMapped, AShortRunTouchesNoPeerThatHasFailedWhileTheRunWaited) {
   }
 }
 
-// What a rank has read from a peer that has given its memory back may be anything.
+// A peer that has failed may have changed its memory before this rank read from it.
 TEST_F(HostExecutorTest, NothingIsSentAfterAPeerHasFailed) {
   world_.ranks[0].control->failed_by = 2;  // rank 1, plus 1
   Call& call = Add({.collective = Collective::kSend, .count = kCount, .root = 1}, "message", values_.data());

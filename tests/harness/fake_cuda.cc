@@ -52,7 +52,8 @@ State& TheState() {
   return state;
 }
 
-// What is current in a thread, which has no context before it calls what needs one, or sets a device.
+// The device that is current in a thread. A thread has no context before it calls a function that needs one, or sets a
+// device.
 struct Current {
   int device = 0;
   bool has_context = false;

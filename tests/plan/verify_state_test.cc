@@ -286,7 +286,7 @@ TEST(VerifyReplica, AllHoldersAgreeWithItsOwner) {
               HasSubstr("rank 1 ends with the replica theirs: replica of 0[0]; rank 0 itself has"));
 }
 
-// What the training has changed since the last run is in the inputs alone.
+// The inputs alone have the changes that the training has made since the last run.
 TEST(VerifyReplica, ReplicasMayNotStandForTheChangesOfInputs) {
   EXPECT_THAT(ErrorOf(2,
                       [](PlanBuilder& b) {

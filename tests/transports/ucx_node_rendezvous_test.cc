@@ -131,7 +131,8 @@ TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadlin
   EXPECT_EQ(status.message(), "rank 2 on this node has died or given up before it connected to rank 1");
 }
 
-// What a rank says that connects, as in node_rendezvous.cc, with the descriptors of its region and of its event.
+// Sends the introduction of a rank that connects, in the form of node_rendezvous.cc, with the descriptors of the rank's
+// region and event.
 void Introduce(int socket, Rank rank, const Nonce& nonce, int region, int wake) {
   struct {
     std::uint32_t magic = 0x324d5454;

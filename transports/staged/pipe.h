@@ -17,7 +17,7 @@ namespace tutti::staged {
 // Bytes of a segment in a group of `size` ranks; equal on all of them, because both ends of a message cut it.
 std::int64_t SegmentBytes(int size);
 
-// What the pipe needs of its native transport.
+// The parts of a native transport that a pipe uses.
 struct PipeEnds {
   const CudaRuntime* cuda = nullptr;
   CUstream_st* stream = nullptr;  // for the copies of the pipe
