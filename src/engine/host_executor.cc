@@ -1,5 +1,7 @@
 #include "engine/host_executor.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,15 +28,19 @@ constexpr int kLooks = 64;
 // ranks on different cores need for a call. A run that is given up here goes on in Engine::Drive, which costs a few
 // hundred nanoseconds, so that the peer waits longer and gives up, too, in this call and in the ones after it.
 constexpr int kMoreLooks = 8000;
+// Where ranks share processors, a short run gives its processor away so often before it is given up: nearly always to
+// the very peer that must signal, which takes its turn within a few microseconds. Few, because meanwhile this rank
+// looks at no other call and no other thread of this rank can drive.
+constexpr int kYields = 4;
 
-// From Begin to the end of a PeerAccess, a peer that gives the channel up waits before it gives its memory back: see
-// Presence::touching.
-class PeerAccess {
+}  // namespace
+
+// From Begin to End, or to the end of a PeerAccess, a peer that gives the channel up waits before it gives its memory
+// back: see Presence::touching.
+class HostExecutor::PeerAccess {
  public:
   PeerAccess(Presence& presence, const Channel& channel) : presence_(presence), channel_(channel) {}
-  ~PeerAccess() {
-    if (begun_) presence_.touching.store(touching() + 1, std::memory_order_release);
-  }
+  ~PeerAccess() { End(); }
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
@@ -46,6 +52,11 @@ class PeerAccess {
     return !channel_.peer_failed();
   }
 
+  void End() {
+    if (begun_) presence_.touching.store(touching() + 1, std::memory_order_release);
+    begun_ = false;
+  }
+
  private:
   // The driver alone writes the number.
   std::uint32_t touching() const { return presence_.touching.load(std::memory_order_relaxed); }
@@ -54,8 +65,6 @@ class PeerAccess {
   const Channel& channel_;
   bool begun_ = false;
 };
-
-}  // namespace
 
 HostExecutor::HostExecutor(Transport& transport, Presence& presence, bool may_spin)
     : transport_(transport), presence_(presence), may_spin_(may_spin) {
@@ -116,7 +125,7 @@ StepId HostExecutor::TakeStepsInOrder(HostRun& run) {
   for (StepId step = 0; step < steps.size(); ++step) {
     if (stops_at_branch(step)) return step;
     if (steps[step].kind == StepKind::kWait) {
-      if (!AwaitSignal(run, steps[step])) return step;
+      if (!AwaitSignal(run, steps[step], access)) return step;
       run.channel.PrefetchScratchOf(steps[step].peer, run);
       const absl::StatusOr<Channel::Signalled> has =
           run.channel.HasSignalled(run, steps[step].peer, steps[step].ordinal);
@@ -312,8 +321,16 @@ bool HostExecutor::LookFor(const HostRun& run, const Instruction& wait, int look
   return false;
 }
 
-bool HostExecutor::AwaitSignal(HostRun& run, const Instruction& wait) const {
-  return LookFor(run, wait, may_spin_ ? kLooks + kMoreLooks : kLooks);
+bool HostExecutor::AwaitSignal(HostRun& run, const Instruction& wait, PeerAccess& access) const {
+  if (LookFor(run, wait, may_spin_ ? kLooks + kMoreLooks : kLooks)) return true;
+  if (may_spin_) return false;
+  access.End();  // the system may run others for long before this thread goes on
+  run.channel.RingSleepers();
+  for (int yield = 0; yield < kYields; ++yield) {
+    sched_yield();
+    if (LookFor(run, wait, 1)) return true;
+  }
+  return false;
 }
 
 Executor::Polled HostExecutor::LookForSignals(HostRun& run) {

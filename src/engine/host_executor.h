@@ -51,6 +51,8 @@ class HostExecutor final : public Executor {
   static void OnMessage(Completion* completion, const absl::Status& status);
 
  private:
+  class PeerAccess;
+
   bool AdmitPending();
   // False when `run` must wait for its lane, or its channel fails.
   static bool Admit(Run& run) { return !run.channel.failure.begun && run.channel.Admit(run); }
@@ -73,9 +75,10 @@ class HostExecutor final : public Executor {
   void RefusedBy(HostRun& run, Rank peer);
   // True as soon as the signal that `wait` awaits may have been made; false after `looks` looks.
   static bool LookFor(const HostRun& run, const Instruction& wait, int looks);
-  // Looks for the signal of a short run, and much longer where this rank may spin: a run that is given up here must go
-  // on in the engine's loop, which takes more time, and its caller waits anyway.
-  bool AwaitSignal(HostRun& run, const Instruction& wait) const;
+  // Looks for the signal of a short run longer than others do, because a run that is given up here must go on in the
+  // engine's loop, which takes more time, and its caller waits anyway: without a pause where this rank may spin, and
+  // otherwise between turns of other threads, for which `access` ends.
+  bool AwaitSignal(HostRun& run, const Instruction& wait, PeerAccess& access) const;
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);
   void Finish(HostRun& run, const absl::Status& status);
