@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string>
 #include <utility>
@@ -277,10 +278,75 @@ TEST(ReduceScatterRing, SendsEveryChunkButItsOwn) {
   }
 }
 
+// ⌈log2 n⌉
+int DoublingSteps(int n) {
+  int steps = 0;
+  while ((1 << steps) < n) ++steps;
+  return steps;
+}
+
+TEST(ReduceScatterHalving, SendsHalfOfWhatIsLeftInEachStep) {
+  for (const int n : {2, 4, 8}) {
+    for (const Plan& plan : PlansOf(SpecOf(Collective::kReduceScatter, 100), "halving", n)) {
+      EXPECT_EQ(StepsOf(plan, StepKind::kSend), DoublingSteps(n));
+      EXPECT_EQ(WireBytes(plan), (n - 1) * 100 * kBytesOfF32);
+    }
+  }
+  // Of 5 ranks, rank 1 is the extra of rank 0.
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kReduceScatter, 100), "halving", 5)) {
+    EXPECT_EQ(WireBytes(plan), (plan.rank == 1 ? 5 : 4) * 100 * kBytesOfF32);
+  }
+}
+
+TEST(ReduceScatterHalving, SendsRunsThatAreLongerThanASegmentInWholeChunks) {
+  const absl::StatusOr<const Schedule*> halving = FindSchedule(Collective::kReduceScatter, "halving");
+  ASSERT_TRUE(halving.ok());
+  // Two chunks of 400 bytes fill a segment: of the four that travel first, two go in a message.
+  const absl::StatusOr<Plan> plan =
+      BuildPlan(**halving, SpecOf(Collective::kReduceScatter, 100), 0, 8, {.segment_bytes = 1000});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(StepsOf(*plan, StepKind::kSend), 2 + 1 + 1);
+}
+
+// Where n is a power of two, the ranks that exchange in a step are pairs.
+TEST(DoublingSchedules, SendOneMessageInEachStepToTheRankThatSends) {
+  for (const auto& [collective, name] : {std::pair{Collective::kAllGather, "bruck"},
+                                         {Collective::kAllToAll, "bruck"},
+                                         {Collective::kReduceScatter, "halving"},
+                                         {Collective::kBarrier, "dissemination"}}) {
+    const std::int64_t count = collective == Collective::kBarrier ? 0 : 100;
+    for (const int n : {2, 4, 8, 16}) {
+      for (const Plan& plan : PlansOf(SpecOf(collective, count), name, n)) {
+        std::vector<Rank> receivers;
+        std::vector<Rank> senders;
+        for (const Step& step : plan.steps) {
+          if (step.kind == StepKind::kSend) receivers.push_back(step.peer);
+          if (step.kind == StepKind::kRecv) senders.push_back(step.peer);
+        }
+        EXPECT_EQ(receivers.size(), static_cast<std::size_t>(DoublingSteps(n)));
+        EXPECT_EQ(receivers, senders);
+      }
+    }
+  }
+}
+
+TEST(AllToAllBruck, SendsTheBlocksWhoseDistanceHasTheBitOfTheStep) {
+  const auto blocks_sent = [](int n) {
+    std::int64_t blocks = 0;
+    for (int distance = 1; distance < n; ++distance) blocks += std::popcount(static_cast<unsigned>(distance));
+    return blocks;
+  };
+  for (const int n : {2, 3, 5, 8, 13}) {
+    for (const Plan& plan : PlansOf(SpecOf(Collective::kAllToAll, 100), "bruck", n)) {
+      EXPECT_EQ(StepsOf(plan, StepKind::kSend), DoublingSteps(n));
+      EXPECT_EQ(WireBytes(plan), blocks_sent(n) * 100 * kBytesOfF32);
+    }
+  }
+}
+
 TEST(AllGatherBruck, NeedsLogarithmicallyManyMessagesAndNoScratch) {
   for (int n : {2, 5, 8, 13}) {
-    int steps = 0;
-    while ((1 << steps) < n) ++steps;
+    const int steps = DoublingSteps(n);
     for (const Plan& plan : PlansOf(SpecOf(Collective::kAllGather, 100), "bruck", n)) {
       EXPECT_GE(StepsOf(plan, StepKind::kSend), steps);
       EXPECT_LE(StepsOf(plan, StepKind::kSend), 2 * steps);  // runs of blocks that wrap around travel as two messages

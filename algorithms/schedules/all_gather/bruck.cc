@@ -1,17 +1,19 @@
 // All-gather, Bruck (Bruck, Ho, Kipnis, Upfal and Weathersby 1997, "Efficient algorithms for all-to-all
 // communications").
 //
-// The output holds one block per rank. Rank r gathers the run of blocks that starts at its own: at distance d = 1, 2, 4
-// … it has blocks r … r+d-1 (mod n), sends the first min(d, n-d) of them to rank r-d and receives as many, which
-// continue its run, from rank r+d. The original paper collects the run at the front of a buffer and rotates it at the
-// end; here every block goes straight to its place, and a run that wraps around the end of the output travels as two
-// messages.
+// The output holds one block per rank. Rank r gathers a run of blocks, at first its own: at distance d = 1, 2, 4 … it
+// sends the first min(d, n-d) blocks of the run to rank r-d, and receives as many, which continue the run, from rank
+// r+d. The original paper collects the run at the front of a buffer and rotates it at the end; here every block goes
+// straight to its place, and a run that wraps around the end of the output travels as two messages. Where n is a power
+// of two, ranks exchange in pairs (doubling_steps.h): the run of a rank is then the d blocks that begin at a multiple
+// of d, which is known as recursive doubling.
 //
 // Steps per rank: ⌈log2 n⌉, for any n. Bytes sent: (n-1)·C, C being one block. The schedule serves small blocks.
 #include <algorithm>
 #include <vector>
 
 #include "tutti/schedule.h"
+#include "tutti/schedules/doubling_steps.h"
 
 namespace tutti::schedules {
 namespace {
@@ -28,10 +30,11 @@ void Build(PlanBuilder& b) {
   b.Copy(b.out().Elements(b.rank() * count, count), b.in());
   for (int distance = 1; distance < n; distance *= 2) {
     const int length = std::min(distance, n - distance);
-    const Rank from = (b.rank() + distance) % n;
-    const Rank to = (b.rank() - distance + n) % n;
-    for (const Ref& run : RunOfBlocks(b.out(), count, n, b.rank(), length)) b.Send(to, run);
-    for (const Ref& run : RunOfBlocks(b.out(), count, n, from, length)) b.Recv(from, run);
+    const Rank to = Behind(b.rank(), distance, n);
+    const Rank from = Ahead(b.rank(), distance, n);
+    const auto first_of_run = [&](Rank rank) { return IsPowerOfTwo(n) ? rank - rank % distance : rank; };
+    for (const Ref& run : RunOfBlocks(b.out(), count, n, first_of_run(b.rank()), length)) b.Send(to, run);
+    for (const Ref& run : RunOfBlocks(b.out(), count, n, first_of_run(from), length)) b.Recv(from, run);
   }
 }
 

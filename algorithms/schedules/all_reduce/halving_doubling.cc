@@ -15,7 +15,6 @@
 // elements (partials.h): 2·(p-1)/p·S (participants with an extra: S more; extras: S). The largest messages go to the
 // nearest ranks.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
@@ -27,26 +26,18 @@
 namespace tutti::schedules {
 namespace {
 
-// How many of the p chunks of `whole` travel in one message: as many as a segment holds, but a power of two, because
-// runs are powers of two, too.
-int ChunksPerPiece(const PlanBuilder& b, const Ref& whole, int p) {
-  const std::int64_t longest = std::max<std::int64_t>(RunOfChunks(whole, p, 0, 1).bytes, 1);
-  const auto held = static_cast<std::uint64_t>(b.options().segment_bytes / longest);
-  return static_cast<int>(std::bit_floor(std::clamp<std::uint64_t>(held, 1, static_cast<std::uint64_t>(p))));
-}
-
 void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const Fold fold(b.size());
-  if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
+  if (fold.IsExtra(b.rank())) return HandToPartner(b);
 
   const auto arrival = [&](std::int64_t count) { return b.Scratch(PartialType(b), count); };
   const Participation taken = AllReduceTakeIn(b, fold, arrival);
   Ref mine = taken.mine;
 
   const int p = fold.participants();
-  const int per_piece = ChunksPerPiece(b, mine, p);
+  const int per_piece = ChunksPerPiece(b, RunOfChunks(mine, p, 0, 1), p);
   // Calls visit(chunk, chunks) for each piece of a run.
   const auto for_pieces = [&](int first, int chunks, absl::FunctionRef<void(int, int)> visit) {
     for (int c = 0; c < chunks; c += per_piece) visit(first + c, std::min(per_piece, chunks));

@@ -19,7 +19,7 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const Fold fold(b.size());
-  if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
+  if (fold.IsExtra(b.rank())) return HandToPartner(b);
 
   // Two slots, so that the next partner's partial may arrive while this partner's is combined.
   Slots arrivals(b, b.out().count());

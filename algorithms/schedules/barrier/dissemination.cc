@@ -1,12 +1,13 @@
 // Barrier, dissemination (Hensgen, Finkel and Manber 1988, "Two algorithms for barrier synchronization").
 //
-// At distance d = 1, 2, 4 … every rank sends a token to rank r+d and receives one from rank r-d. A token leaves only
-// after all earlier tokens have arrived, and stands for them too: after the step at distance d a rank has heard, at
-// first or second hand, of the 2d-1 ranks before it, and after the last step of all ranks.
+// At distance d = 1, 2, 4 … every rank sends a token to rank r+d and receives one from rank r-d; where n is a power of
+// two, ranks exchange tokens in pairs (doubling_steps.h). A token leaves only after all earlier tokens have arrived,
+// and stands for them too: after the step at distance d a rank has heard, at first or second hand, of 2d-1 other ranks,
+// and after the last step of all ranks.
 //
 // Steps per rank: ⌈log2 n⌉ for n ranks, each one byte sent and one received.
 #include "tutti/schedule.h"
-#include "tutti/schedules/ring_steps.h"
+#include "tutti/schedules/doubling_steps.h"
 
 namespace tutti::schedules {
 namespace {
@@ -16,8 +17,8 @@ void Build(PlanBuilder& b) {
   const Ref token = b.Scratch(DType::kU8, 1);
   for (int distance = 1; distance < n; distance *= 2) {
     const Ref heard = b.Scratch(DType::kU8, 1);
-    b.Send(OnRing(b.rank() + distance, n), token);
-    b.Recv(OnRing(b.rank() - distance, n), heard);
+    b.Send(Ahead(b.rank(), distance, n), token);
+    b.Recv(Behind(b.rank(), distance, n), heard);
     b.Reduce(token, {token, heard}, ReduceOp::kMax);
   }
 }
@@ -28,7 +29,7 @@ void Build(PlanBuilder& b) {
 TUTTI_SCHEDULE(barrier, dissemination) = {
     .collective = tutti::Collective::kBarrier,
     .name = "dissemination",
-    .summary = "tokens to the ranks 1, 2, 4 … ahead",
+    .summary = "tokens to the ranks at distance 1, 2, 4 …",
     .cost = "⌈log2 n⌉ steps of one byte",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,

@@ -3,6 +3,7 @@
 #define TUTTI_SCHEDULES_CHUNKS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,6 +32,13 @@ inline std::vector<Ref> ChunksOf(const Ref& whole, int n) {
 // The number of elements that a segment holds, at least 1.
 inline std::int64_t ElementsPerSegment(const PlanBuilder& b, DType dtype) {
   return std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1);
+}
+
+// How many of `p` chunks, of which `longest` is one of the longest, travel in one message where runs of chunks are
+// halved and doubled: as many as a segment holds, but a power of two, because the runs, and p, are powers of two, too.
+inline int ChunksPerPiece(const PlanBuilder& b, const Ref& longest, int p) {
+  const auto held = static_cast<std::uint64_t>(b.options().segment_bytes / std::max<std::int64_t>(longest.bytes, 1));
+  return static_cast<int>(std::bit_floor(std::clamp<std::uint64_t>(held, 1, static_cast<std::uint64_t>(p))));
 }
 
 // Elements begin … begin+length-1 of `chunk`, as far as the chunk has them: the slices of nearly equal chunks have

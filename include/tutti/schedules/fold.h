@@ -28,7 +28,7 @@ class Fold {
     if (rank < 2 * extras_ && rank % 2 == 0) return rank + 1;
     return std::nullopt;
   }
-  // Maps the rank of a participant to its number v, and back.
+  // Maps the rank of a participant to its number v, and back; RankOf(p) is n.
   int Participant(Rank rank) const { return rank < 2 * extras_ ? rank / 2 : rank - extras_; }
   Rank RankOf(int participant) const { return participant < extras_ ? 2 * participant : participant + extras_; }
 
@@ -37,13 +37,13 @@ class Fold {
   int extras_ = 0;
 };
 
-// The whole all-reduce of an extra; its partner calls AllReduceTakeIn and AllReduceHandBack.
-inline void AllReduceAsExtra(PlanBuilder& b) {
+// All that an extra does: the extra hands its whole input to its partner, and gets its result.
+inline void HandToPartner(PlanBuilder& b) {
   b.Send(Fold::Partner(b.rank()), InputAsPartial(b));
   b.Recv(Fold::Partner(b.rank()), b.out());
 }
 
-// The operands from which a participant's all-reduce starts.
+// The operands from which a participant's all-reduce starts: AllReduceTakeIn; it ends with AllReduceHandBack.
 struct Participation {
   Ref mine;     // the partial of its run of ranks: never written if it is the input
   Ref partial;  // where later partials go: the output, or scratch where partials are wider

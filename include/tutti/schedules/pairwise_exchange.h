@@ -89,14 +89,18 @@ inline absl::Status FewRanksBetweenNodes(int size, const PlanOptions& options) {
   return absl::FailedPreconditionError(absl::StrCat("the schedule is not chosen for more than ", kMaxRanks, " ranks"));
 }
 
+// OK for blocks of spec.count elements in up to `most` bytes.
+inline absl::Status OfShortBlocks(const CollectiveSpec& spec, std::int64_t most) {
+  if (spec.count <= most / SizeOf(spec.dtype)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the schedule is not chosen for more than ", most, " bytes to each rank"));
+}
+
 // `competes` of schedules that send blocks of spec.count elements: they are chosen for short blocks, because long ones
 // would meet in the queues of the links.
 inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  constexpr std::int64_t kMaxBytes = 32 << 10;
-  if (absl::Status few = FewRanksBetweenNodes(size, options); !few.ok()) return few;
-  if (spec.count <= kMaxBytes / SizeOf(spec.dtype)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the schedule is not chosen for more than ", kMaxBytes, " bytes to each rank"));
+  absl::Status few = FewRanksBetweenNodes(size, options);
+  return few.ok() ? OfShortBlocks(spec, 32 << 10) : few;
 }
 
 }  // namespace tutti::schedules
