@@ -13,8 +13,8 @@ page, and exits with an error.
 import argparse
 
 from comparison import add_options, compare, groups_of, parse, show_bytes
-from pages import COLLECTIVE, RANKS, SIZE, heading, plot, result_of, table, where_behind, write_page
-from peers import MPIS, PEERS, Run, tutti
+from pages import COLLECTIVE, RANKS, SIZE, heading, need_earlier, plot, result_of, table, where_behind, write_page
+from peers import MPIS, PEERS, SETTINGS, Run, tutti
 
 LARGE = 64 << 10  # bytes from which on the page of the collectives lists where Tutti is behind
 RIVALS = {"best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
@@ -38,7 +38,7 @@ def all_reduce_page(result):
     names = result["versions"]
     columns = {**RANKS, **SIZE}
     yield "# all_reduce beside its peers\n"
-    yield from heading(result, f"in place. {BUFFERS}", "compare.py", "all_reduce")
+    yield from heading(result, f"in place. {BUFFERS}", SETTINGS, "compare.py", "all_reduce")
     yield "![Speed of all_reduce against the size, the same buffer again](all_reduce.svg)\n"
     for rewrite in (False, True):
         entries = [e for e in result["summary"] if e["rewrite"] == rewrite]
@@ -53,7 +53,7 @@ def collectives_page(result):
     names = result["versions"]
     yield "# Collectives beside their peers\n"
     yield from heading(result, "out of place, but broadcast in place, as MPI has it, and gloo's reduce, as gloo has it. "
-                       + BUFFERS, "compare.py", "collectives")
+                       + BUFFERS, SETTINGS, "compare.py", "collectives")
     yield "The same buffers are used again in every call; the root is rank 0. A size is the bytes of the larger of a"
     yield "rank's input and output. [all_reduce](all_reduce.md) has a page of its own.\n"
     # A size that is no multiple of the ranks is measured as the next smaller multiple.
@@ -66,12 +66,18 @@ def collectives_page(result):
                          RIVALS)
 
 
+PAGES = {"all_reduce": all_reduce_page, "collectives": collectives_page}
+
+
+def page_with(collective):
+    return "all_reduce" if collective == "all_reduce" else "collectives"
+
+
 def write_results(options, rows, stopped):
-    for page, markdown in (("all_reduce", all_reduce_page), ("collectives", collectives_page)):
-        own = [row for row in rows if (row["collective"] == "all_reduce") == (page == "all_reduce")]
-        chosen = any((collective == "all_reduce") == (page == "all_reduce") for collective in options.collective)
-        if chosen and (result := result_of(options, page, own, stopped, ("collective", "rewrite"), RIVALS)):
-            write_page(options.out, page, result, markdown(result))
+    for page in sorted(set(map(page_with, options.collective))):
+        own = [row for row in rows if page_with(row["collective"]) == page]
+        if result := result_of(options, page, own, stopped, ("collective", "rewrite"), RIVALS):
+            write_page(options.out, page, result, PAGES[page](result))
             if page == "all_reduce":
                 plot(options.out, page)
 
@@ -81,6 +87,7 @@ def main():
     add_options(parser, PEERS, end=256 << 20, rounds=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     options = parse(parser)
+    need_earlier(options, *map(page_with, options.collective))
     programs = {name: PEERS[name] for name in options.only}
     if options.before:
         programs["before"] = tutti("arena", options.before.resolve())

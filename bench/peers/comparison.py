@@ -3,7 +3,8 @@
 Rounds are interleaved: in each, every library measures the same group of sizes right after the others, in an order that
 rotates, because the speed of a shared machine drifts within minutes. A figure is the mean over the calls, as in
 nccl-tests and the OSU benchmarks (the time of all timed calls together, on the rank that took longest for them, by
-their number), and of the rounds the median; a ratio is the median of the ratios within each round.
+their number), and of the rounds the median; a ratio is the median of the ratios within each round, beside the least and the
+most of them.
 """
 
 import contextlib
@@ -104,6 +105,11 @@ def ratio_of(prefix, rivals):
     return f"{prefix}times_faster_than_{rivals}"
 
 
+def rounds_of_ratio(prefix, rivals):
+    """The name of the least and the most that a ratio was in single rounds."""
+    return f"{ratio_of(prefix, rivals)}_in_rounds"
+
+
 def cell_of(row, labels):
     """What libraries were compared in: a row's labels, ranks and bytes."""
     return tuple(row[name] for name in (*labels, "ranks", "bytes"))
@@ -154,8 +160,9 @@ def summarize(rows, labels, rivals):
                 present = [by_name[n] for n in names if n in by_name]
                 rounds = [r for r in ours if present and all(r in p for p in present)]  # the last one may be incomplete
                 if rounds and not (label == "before" and own != "tutti"):  # the older build's buffers are in the arena
-                    entry[ratio_of(prefix, label)] = round(
-                        statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
+                    ratios = [min(p[r] for p in present) / ours[r] for r in rounds]
+                    entry[ratio_of(prefix, label)] = round(statistics.median(ratios), 2)
+                    entry[rounds_of_ratio(prefix, label)] = [round(min(ratios), 2), round(max(ratios), 2)]
         summary.append(entry)
     return summary
 

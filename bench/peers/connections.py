@@ -13,7 +13,7 @@ import host_peers
 import wire
 from comparison import add_sizes, compare, groups_of
 from host_peers import Hosts
-from pages import SIZE, heading, result_of, show_us, table, write_page
+from pages import SIZE, heading, need_earlier, result_of, show_us, table, write_page
 from peers import Run
 
 PAGE = "connections"
@@ -40,7 +40,7 @@ COLUMNS = {"rate": lambda entry: entry["rate"], "delay": lambda entry: f"{entry[
 
 def page(result):
     yield "# One connection between two hosts, and several\n"
-    yield from heading(result, "all_reduce in place on two hosts.", "connections.py", PAGE)
+    yield from heading(result, "all_reduce in place on two hosts.", "", "connections.py", PAGE)
     yield "The columns after `wire` are the time over so many TCP connections of each two ranks (`TUTTI_CONNECTIONS`). Hosts"
     yield "and the time of the wire are those of [hosts.md](hosts.md). The delay is that of a packet on its way from host to"
     yield "host; an answer takes another. Where packets are lost, the one that is lost is drawn at random.\n"
@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--connections", nargs="+", default=["1", "2", "4", "8"], metavar="N")
     host_peers.add_bin(parser)
     options = parser.parse_args()
+    need_earlier(options, PAGE)
     host_peers.need_programs(parser, options, ["tutti", "delay_switch"])
     programs = {number: host_peers.tutti(options.bin / "tutti", TUTTI_CONNECTIONS=number) for number in options.connections}
     compare(options, programs, runs(options), lambda *measured: write_results(options, *measured))

@@ -5,7 +5,7 @@ import pathlib
 import sys
 import tempfile
 
-from peers import (DEPS, GLOO, HERE, MPI_AS_ROOT, PYTHON, ROOT, TIMEOUT_S, UCX, failed, mpi_program, rows_in, rows_of,
+from peers import (DEPS, GLOO, HERE, MPI_AS_ROOT, OF_WHEELS, PYTHON, ROOT, TIMEOUT_S, UCX, failed, mpi_program, rows_in, rows_of,
                    tutti_command, tutti_rows)
 
 sys.path.append(str(ROOT / "bench/hosts"))
@@ -117,4 +117,8 @@ PEERS = {
     "mpich-ofi": mpich("ofi", {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}),
     "gloo": gloo,
 }
+# What a page says of the settings above.
+SETTINGS = (f"{OF_WHEELS} The MPIs send large messages at once, and ranks of Open MPI yield while they wait; its all_reduce is a "
+            "ring from 4 MB on with 3 ranks or more. All other algorithms are the libraries' own defaults "
+            "(`bench/peers/host_peers.py` has the settings, and why).")
 MPIS = ("openmpi-tcp", "openmpi-ucx", "mpich-ucx", "mpich-ofi")

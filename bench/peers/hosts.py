@@ -19,9 +19,9 @@ import itertools
 import host_peers
 import wire
 from comparison import add_options, compare, groups_of, parse, ratio_of, show_bytes
-from host_peers import MPIS, PEERS, Hosts
+from host_peers import MPIS, PEERS, SETTINGS, Hosts
 from links import BURST_BYTES
-from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
+from pages import COLLECTIVE, SIZE, heading, need_earlier, plot, result_of, show_us, table, time_of, where_behind, write_page
 from peers import Run
 
 PAGE = "hosts"
@@ -69,7 +69,7 @@ def page(result, name):
     columns = {**PLACE, **WIRE}
     yield "# Collectives across hosts, beside their peers\n"
     yield from heading(result, "all_reduce and broadcast in place, and gloo's reduce; the others out of place.",
-                       "hosts.py", name)
+                       SETTINGS, "hosts.py", name)
     yield "Hosts are network namespaces of one machine, with one rank each; they share the cores, and what a host sends"
     yield "and receives passes a shaper (tbf) of the given rate. The delay is that of a packet on its way from host to host;"
     yield "an answer takes another. Packets with a delay go through a program that takes a share of a core, too. A size is"
@@ -96,9 +96,12 @@ def page(result, name):
         yield from table(own, names, columns, [*RIVALS, CODED], show_time)
 
 
+def page_of(options):
+    return PAGE if PLOTTED in options.collective else f"{PAGE}_collectives"
+
+
 def write_results(options, rows, stopped):
-    plotted = PLOTTED in options.collective
-    name = PAGE if plotted else f"{PAGE}_collectives"
+    name = page_of(options)
     result = result_of(options, name, rows, stopped, LABELS, RIVALS)
     if not result:
         return
@@ -108,7 +111,7 @@ def write_results(options, rows, stopped):
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
             entry[ratio_of("", CODED)] = round(min(peers) / times[IN_CODEC], 2)
     write_page(options.out, name, result, page(result, name))
-    if plotted:
+    if name == PAGE:
         plot(options.out, name)
 
 
@@ -125,6 +128,7 @@ def main():
     parser.add_argument("--schedule", help="of Tutti")
     host_peers.add_bin(parser)
     options = parse(parser)
+    need_earlier(options, page_of(options))
     needed = ["tutti"] * any(name in options.only for name in ("tutti", IN_CODEC)) + ["delay_switch"] * any(options.delay_ms)
     host_peers.need_programs(parser, options, needed)
     programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule),

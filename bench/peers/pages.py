@@ -5,12 +5,23 @@ import pathlib
 import subprocess
 import sys
 
-from comparison import OURS, idle, merged, range_of, ratio_of, rounds_of, show_bytes, summarize
+from comparison import OURS, cell_of, idle, merged, range_of, ratio_of, rounds_of, rounds_of_ratio, show_bytes, summarize
 from peers import PYTHON
 
 
 OF_GLOO = ("gloo is called from Python, through torch.distributed, as its users call it: what these take is part of its times. "
            "The other libraries are called from C or C++.")
+MOST = 100  # the largest ratio that is shown
+OF_RATIOS = ("A ratio is the median of the ratios within each round; in parentheses are the least and the most of single rounds. "
+             f"Where 1 lies between these, the rounds disagree about which library is faster. Ratios above {MOST} are not shown.")
+OF_TUTTI = ("Calls of Tutti promise to be waited for (`CallOptions::caller_drives`), as a blocking call of MPI does and "
+            "Tutti's own calls do not by default.")
+UNKNOWN_BUILD = "Not all rows say which build of `tutti` was measured: these figures may be of older code than the page.\n"
+
+
+def short(machines):
+    """The processors of machines, each once: what of "2 cores of AMD EPYC, Linux 6.1" stands before the comma."""
+    return "; ".join(dict.fromkeys(machine.split(",")[0] for machine in machines.split("; ")))
 
 
 def show_us(us):
@@ -22,25 +33,39 @@ COLLECTIVE = {"collective": lambda entry: entry["collective"]}
 RANKS = {"ranks": lambda entry: str(entry["ranks"])}
 SIZE = {"size": lambda entry: show_bytes(entry["bytes"])}
 BEHIND = "behind"
-TEXTS = (*COLLECTIVE, BEHIND)  # titles of columns without numbers
+MEASURED = "measured"
+TEXTS = (*COLLECTIVE, BEHIND, MEASURED)  # titles of columns without numbers
 
 
 def time_of(entry, name):
     return show_us(entry["time_us"].get(name))
 
 
+def show_ratio(entry, prefix, rival):
+    """A ratio, and in parentheses the least and the most of single rounds."""
+    def show(ratio):
+        return f"{ratio:.2f}" if ratio <= MOST else f"> {MOST}"
+    ratio = entry.get(ratio_of(prefix, rival))
+    if ratio is None:
+        return "—"
+    least, most = map(show, entry.get(rounds_of_ratio(prefix, rival), (ratio, ratio)))
+    return show(ratio) if least == most else f"{show(ratio)} ({least} to {most})"
+
+
 def table(entries, names, columns, rivals, show=time_of):
     """`columns`, a column for each of `names`, and one for each ratio of a column of Tutti to one of `rivals`."""
     names = [n for n in names if any(n in e["time_us"] for e in entries)]
-    ratios = {ratio_of(prefix, r): f"{prefix}× {r}".replace("_", " ") for prefix in OURS.values() for r in rivals}
-    ratios = {key: title for key, title in ratios.items() if any(key in e for e in entries)}
+    ratios = {(prefix, r): f"{prefix}× {r}".replace("_", " ") for prefix in OURS.values() for r in rivals}
+    ratios = {key: title for key, title in ratios.items() if any(ratio_of(*key) in e for e in entries)}
+    if any("measured" in e for e in entries):
+        columns = {**columns, MEASURED: lambda entry: entry["measured"]}
     titles = [*columns, *names, *ratios.values()]
     yield "| " + " | ".join(titles) + " |"
     yield "|" + "".join(" --- |" if title in TEXTS else " ---: |" for title in titles)
     for e in entries:
         cells = [value(e) for value in columns.values()]
         cells += [show(e, n) for n in names]
-        cells += [f"{e[key]:.2f}" if key in e else "—" for key in ratios]
+        cells += [show_ratio(e, prefix, rival) for prefix, rival in ratios]
         yield "| " + " | ".join(cells) + " |"
 
 
@@ -60,27 +85,71 @@ def where_behind(title, entries, names, columns, rivals, show=time_of):
         yield from table(worst_first, names, columns, rivals, show) if worst_first else ["Nowhere."]
 
 
-def heading(result, what, script, page):
+def of_versions(rows):
+    """What a page says of the versions of a library, and of how many builds of Tutti there are by the rows' `program`."""
+    versions = ", ".join(dict.fromkeys(" ".join(row["version"].split()) for row in rows))
+    builds = len({row.get("program") for row in rows})
+    return f"{versions} of {builds} builds" if builds > 1 else versions
+
+
+def of_gloo(rows):
+    """What a page says of gloo's times."""
+    most = max(row["time_us"] / row.get("p50_us", row["time_us"]) for row in rows)
+    return OF_GLOO + (f" gloo's means are up to {most:.0f} times its medians, because a few of its calls take far longer "
+                      "than the others." if most >= 1.5 else "")
+
+
+def heading(result, what, settings, script, page):
+    """`settings`: what a page says of how the libraries were set."""
     if result["stopped"]:
         yield f"**Incomplete**: the measurement was stopped ({result['stopped']}).\n"
     yield f"{result['date']}, {result['machine']}. Means over the calls, medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield what
     yield f"Written by `bench/peers/{script}`; every row of every round, with p50, p99 and maximum, is in `{page}.json`.\n"
     yield idle.line([row.get("in_use") for row in result["rows"]]) + "\n"
+    if any(ratio_of("", "") in key for entry in result["summary"] for key in entry):
+        yield OF_RATIOS + "\n"
+    yield f"{OF_TUTTI} {settings}".strip() + "\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
     if "gloo" in result["versions"]:
-        yield OF_GLOO + "\n"
+        yield of_gloo([row for row in result["rows"] if row["name"] == "gloo"]) + "\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"
+    if any("program" not in row for row in result["rows"] if row.get("library") == "tutti"):
+        yield UNKNOWN_BUILD
 
 
 def earlier_rows(file):
-    """The rows of earlier results; what a row does not say of its measurement is what the whole file says."""
+    """The rows of earlier results; what a row does not say of its measurement is what the whole file says.
+
+    Ends the script where rows cannot be kept.
+    """
     if not file.exists():
         return []
     result = json.loads(file.read_text())
+    old = sum("time_us" not in row for row in result["rows"])
+    if old:
+        raise SystemExit(f"--merge: {file}: {old} rows have medians (p50_us) and no time_us, and cannot stand beside means: "
+                         "measure everything that the page is to have, without --merge")
     return [{**row, **{name: row.get(name, result[name]) for name in ("date", "machine")}}
-            for row in result["rows"] if "time_us" in row]  # the oldest rows have medians alone
+            for row in result["rows"]]
+
+
+def need_earlier(options, *pages):
+    """Ends the script before it measures where it could not keep the earlier rows of these pages."""
+    if options.merge:
+        for page in pages:
+            earlier_rows(options.out / f"{page}.json")
+
+
+def with_place(summary, rows, labels):
+    """The entries, which say when and where they were measured if not all were on one day and one machine."""
+    places = {cell_of(row, labels): (row["date"], row["machine"]) for row in rows}
+    if len(set(places.values())) > 1:
+        for entry in summary:
+            date, machine = places[cell_of(entry, labels)]
+            entry["measured"] = f"{date}, {short(machine)}"
+    return summary
 
 
 def result_of(options, page, rows, stopped, labels, rivals):
@@ -89,13 +158,11 @@ def result_of(options, page, rows, stopped, labels, rivals):
         rows = merged(earlier_rows(options.out / f"{page}.json"), rows, labels)
     if not rows:
         return None
-    versions = {}
-    for row in rows:
-        versions.setdefault(row["name"], {})[" ".join(row["version"].split())] = None
+    names = dict.fromkeys(row["name"] for row in rows)
     return {"date": range_of(row["date"] for row in rows), "machine": "; ".join(dict.fromkeys(row["machine"] for row in rows)),
             "rounds": rounds_of(rows, labels), "stopped": stopped,
-            "versions": {name: ", ".join(of) for name, of in versions.items()},
-            "summary": summarize(rows, labels, rivals), "rows": rows}
+            "versions": {name: of_versions([row for row in rows if row["name"] == name]) for name in names},
+            "summary": with_place(summarize(rows, labels, rivals), rows, labels), "rows": rows}
 
 
 def write_page(folder, page, result, lines):

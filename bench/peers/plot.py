@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 
+from pages import short
 from peers import ROOT
 
 STYLES = {
@@ -64,6 +65,12 @@ def draw_panel(panel, title, entries):
     panel.grid(True, color="#e5e5e5")
 
 
+def title_of(result):
+    same = ", the same buffer again and again" * any(entry.get("rewrite") is False for entry in result["summary"])
+    return (f"How fast all_reduce is (f32){same}: higher is better.\n{short(result['machine'])}, {result['date']}"
+            + "; ranks above the number of cores share them" * bool(same))
+
+
 def draw(page, folder):
     try:
         import matplotlib
@@ -83,7 +90,7 @@ def draw(page, folder):
         row[0].set_ylabel("bytes of the buffer per second", fontsize=9)
         row[len(row) // 2].set_xlabel("size of the buffer", fontsize=9)
     panels[0][0].legend(fontsize=7, frameon=False)
-    figure.suptitle(f"How fast all_reduce is (f32): higher is better. {result['machine'].split(',')[0]}, {result['date']}", fontsize=10)
+    figure.suptitle(title_of(result), fontsize=10)
     figure.tight_layout()
     figure.savefig(folder / f"{page}.svg", metadata={"Date": None})
 

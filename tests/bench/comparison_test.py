@@ -18,6 +18,7 @@ import hosts
 import idle
 import pages
 import peers
+import plot
 import wire
 
 FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01}
@@ -90,6 +91,18 @@ class Rows(unittest.TestCase):
         self.assertEqual(command, "tutti bench all_gather -b 4 -e 64 -f 16 --out-of-place --buffers arena "
                                   "--min-time 0.5 --json -")
 
+    def test_rows_of_tutti_have_the_hash_of_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            builds = set()
+            for number in range(2):
+                program = pathlib.Path(folder, "tutti")
+                program.write_text(f"#!/bin/sh\n# build {number}\necho 0.1.0\n")
+                program.chmod(0o755)
+                row, = peers.tutti_rows(program, '{"rows": [{"bytes": 4}]}')
+                self.assertEqual(row["version"], "0.1.0")
+                builds.add(row["program"])
+        self.assertEqual(len(builds), 2)
+
     def test_gloo_is_measured_as_the_mpis_are(self):
         source = (peers.HERE / "mpi_collectives.c").read_text()
         for name, number in (("kWarmUps", gloo_collectives.WARM_UPS), ("kMinCalls", gloo_collectives.MIN_CALLS),
@@ -148,6 +161,7 @@ class Summary(unittest.TestCase):
         entry, = self.summary(rows)
         self.assertEqual(entry["time_us"], {"tutti": 55, "x": 60, "y": 157.5})
         self.assertEqual(entry["times_faster_than_best_mpi"], 1.25)  # the median of 1.5 and 1
+        self.assertEqual(entry["times_faster_than_best_mpi_in_rounds"], [1, 1.5])
         self.assertNotIn("times_faster_than_gloo", entry)
 
     def test_ordinary_memory_is_compared_too(self):
@@ -243,8 +257,10 @@ class Pages(unittest.TestCase):
         files = self.written(compare.write_results, now, earlier=files)
         page = files["all_reduce.md"].partition("### All sizes")[2]
         self.assertEqual([line for line in page.splitlines() if line.startswith("| 2") or line.startswith("| 4")],
-                         ["| 2 | 4 B | 20 | 10 | — | 0.50 | — |", "| 2 | 1 MB | 1.00 | — | 3.00 | — | 3.00 |",
-                          "| 4 | 4 B | 20 | 10 | — | 0.50 | — |", "| 4 | 1 MB | 20 | 10 | — | 0.50 | — |"])
+                         ["| 2 | 4 B | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |",
+                          "| 2 | 1 MB | 2026-03-01, 2 cores | 1.00 | — | 3.00 | — | 3.00 |",
+                          "| 4 | 4 B | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |",
+                          "| 4 | 1 MB | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |"])
         self.assertIn("2026-01-02 to 2026-03-01, 2 cores. Means over the calls, medians of 2 to 3 interleaved rounds",
                       files["all_reduce.md"])
         self.assertIn("**On a loaded machine: other programs used up to 20 %", files["all_reduce.md"])
@@ -259,6 +275,58 @@ class Pages(unittest.TestCase):
         page = self.written(compare.write_results, [], earlier=earlier)["all_reduce.md"]
         self.assertIn("2025-01-01, a PDP, load 3. Means", page)
         self.assertIn("What other programs used of the processors before the first run was not measured.", page)
+
+    def test_earlier_rows_that_cannot_be_kept_end_a_script_before_it_measures(self):
+        old = {"date": "2025-01-01", "machine": "a PDP", "rows": [{"name": "tutti", "p50_us": 1}]}
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(compare, "compare") as measured:
+            pathlib.Path(folder, "collectives.json").write_text(json.dumps(old))
+            for collective, ends in (("broadcast", True), ("all_reduce", False)):
+                command = ["compare.py", "--collective", collective, "--merge", "--out", folder]
+                with unittest.mock.patch.object(sys, "argv", command):
+                    if ends:
+                        with self.assertRaisesRegex(SystemExit, "collectives.json: 1 rows have medians"):
+                            compare.main()
+                    else:
+                        compare.main()
+                self.assertEqual(measured.called, not ends)
+
+    def test_ratios_have_the_least_and_the_most_of_single_rounds(self):
+        rows = [row(name, turn, us, rewrite=False) for turn, times in enumerate(((1, 10, 900), (1, 2, 300), (1, 0.5, 300)))
+                for name, us in zip(("tutti", "mpich", "gloo"), times)]
+        page = self.written(compare.write_results, rows)["all_reduce.md"]
+        self.assertIn("| 1.00 | 2.00 | 300 | 2.00 (0.50 to 10.00) | > 100 |", page)
+        self.assertIn(pages.OF_RATIOS, page)
+
+    def test_a_page_says_what_the_libraries_were_set_to(self):
+        for write, rows, name, settings in (
+                (compare.write_results, [row("tutti", 0, 1, rewrite=False)], "all_reduce.md", peers.SETTINGS),
+                (hosts.write_results, [on_hosts("tutti", 0, 1)], "hosts.md", hosts.SETTINGS)):
+            page = self.written(write, rows)[name]
+            self.assertIn(settings, page)
+            self.assertIn(pages.OF_TUTTI, page)
+
+    def test_a_page_says_that_some_calls_of_gloo_are_far_longer_than_others(self):
+        for p50_us, text in ((20, "gloo's means are up to 3 times its medians"), (59, "")):
+            page = self.written(compare.write_results, [row("gloo", 0, 60, rewrite=False, p50_us=p50_us)])["all_reduce.md"]
+            self.assertEqual("gloo's means are" in page, bool(text))
+            self.assertIn(text, page)
+
+    def test_a_page_says_which_builds_of_tutti_were_measured(self):
+        def page_of(*programs):
+            rows = [row("tutti", 0, 1, 4 << place, rewrite=False, library="tutti", **({"program": program} if program else {}))
+                    for place, program in enumerate(programs)]
+            return self.written(compare.write_results, rows)["all_reduce.md"]
+        self.assertIn("tutti: tutti 1.\n", page_of("a", "a"))
+        self.assertIn("tutti: tutti 1 of 2 builds.\n", page_of("a", "b"))
+        self.assertNotIn(pages.UNKNOWN_BUILD, page_of("a", "b"))
+        self.assertIn(pages.UNKNOWN_BUILD, page_of("a", None))
+
+    def test_a_picture_names_every_machine_and_that_the_buffer_is_the_same(self):
+        result = {"machine": "2 cores of A, Linux 1; 2 cores of A, Linux 2; 4 cores of B, Linux 1", "date": "2026-01-02"}
+        title = plot.title_of({**result, "summary": [{"rewrite": False}]})
+        self.assertIn("the same buffer again and again", title)
+        self.assertIn("2 cores of A; 4 cores of B, 2026-01-02", title)
+        self.assertNotIn("the same buffer", plot.title_of({**result, "summary": [{}]}))
 
     def test_all_reduce_and_the_other_collectives_have_pages_of_their_own(self):
         rows = [row(name, 0, us, collective=collective, rewrite=False)
