@@ -46,6 +46,14 @@ bool Encodes(const AdvisedStrategy& strategy) {
   return parsed.ok() && CodecOf(*parsed).codec != nullptr;
 }
 
+// Whether messages in a codec make a step shorter than exact ones of fp32, in some strategy that competes.
+bool CompressionPays(const Advice& advice) {
+  return std::any_of(advice.rows.begin(), advice.rows.end(), [&](const AdvisedRow& row) {
+    return row.competes && row.prediction.ok() && Encodes(*row.strategy) &&
+           row.prediction->step_s * (1 + kMinGain) < advice.exact.step_s;
+  });
+}
+
 // The rows in the order in which they are shown.
 void Sort(std::vector<AdvisedRow>& rows) {
   const auto place = [](const AdvisedRow& row) { return !row.prediction.ok() ? 2 : row.competes ? 0 : 1; };
@@ -105,7 +113,7 @@ std::string InWords(const Advice& advice) {
   const AdvisedRow& best = advice.rows.front();
   const StepPrediction& step = *best.prediction;
   std::string text = absl::StrCat("Advice: ", best.strategy->name, ".");
-  if (!Encodes(*best.strategy)) absl::StrAppend(&text, " Compression does not pay here.");
+  if (!CompressionPays(advice)) absl::StrAppend(&text, " Compression does not pay here.");
   if (best.strategy == &AdvisedStrategies().front()) {
     double least_s = step.step_s;
     for (const AdvisedRow& row : advice.rows) {

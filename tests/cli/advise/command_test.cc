@@ -85,6 +85,15 @@ TEST(AdviseTest, CompressionPaysOnASlowLink) {
   EXPECT_THAT(std::string(advice["in_words"]), testing::Not(HasSubstr("does not pay")));
 }
 
+// The strategy that is advised exchanges weights without a codec, and codecs pay all the same.
+TEST(AdviseTest, CompressionPaysAlsoWhereAnExactExchangeIsAdvised) {
+  const nlohmann::json advice = Advise("--link 500M --cores-per-rank 0.5 --bucket-bytes 1M --first-bucket-bytes 64K",
+                                       "advise --ranks 4 --parameters 206922 --step-ms 56.7 ");
+  EXPECT_THAT(std::string(advice["advice"]), StartsWith("decentralized"));
+  EXPECT_GT(RowOf(advice, "bytegrad")["speed"], 1.1);
+  EXPECT_THAT(std::string(advice["in_words"]), testing::Not(HasSubstr("does not pay")));
+}
+
 TEST(AdviseTest, AGainOfLessThanTwoPercentIsNoReason) {
   // The exact average is hidden but for a bucket of the 100; 16 bits would halve what is not hidden.
   const nlohmann::json advice =
