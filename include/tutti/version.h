@@ -12,8 +12,17 @@ namespace tutti {
 // The version of this library, such as "0.1.0".
 absl::string_view Version();
 
-// The compiler that built the library: "g++ 12.2.0".
-absl::string_view CompilerVersion();
+// How the library was compiled.
+struct BuildSummary {
+  std::string compiler;  // "g++ 12.2.0"
+  bool is_optimized = true;
+  bool asserts = false;       // NDEBUG was not defined
+  bool is_sanitized = false;  // with AddressSanitizer or ThreadSanitizer
+
+  // "g++ 12.2.0, optimized"
+  std::string in_words() const;
+};
+BuildSummary DescribeBuild();
 
 struct UcxSummary {
   std::string version;  // "1.13.1"

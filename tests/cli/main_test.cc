@@ -122,6 +122,12 @@ TEST(MainTest, InfoShowsValuesAndWhereTheyComeFrom) {
   }
 }
 
+TEST(MainTest, InfoSaysHowTuttiWasCompiled) {
+  const BuildSummary build = DescribeBuild();
+  EXPECT_THAT(build.compiler, testing::ContainsRegex("[0-9]"));
+  EXPECT_THAT(RunTutti("info").out, HasSubstr(build.in_words()));
+}
+
 TEST(MainTest, InfoSaysHowManyProcessorsThisProcessCanUse) {
   cpu_set_t before, first;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

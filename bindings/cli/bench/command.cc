@@ -90,6 +90,7 @@ absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& j
                    .rank_hosts = *hosts,
                    .date = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()),
                    .version = std::string(Version()),
+                   .build = DescribeBuild().in_words(),
                    .command = CommandLine(words),
                    .ranks = communicator.size(),
                    .places = PlacesOf(plans.nodes, communicator.size()),
@@ -137,6 +138,8 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
                     about.places.ranks_per_node, " ranks of a node share ", processors,
                     processors == 1 ? " processor" : " processors", ": times have the waits for a processor in them\n");
   }
+  const std::string doubt = DoubtOn(DescribeBuild());
+  if (!doubt.empty()) absl::StrAppend(&text, "# warning: ", doubt, "\n");
   if (options.on_device()) {
     const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
     if (!lines.ok()) return lines.status();

@@ -31,6 +31,7 @@ std::string HeadingOf(absl::Span<const BenchRecord> records) {
     if (!about.date.empty()) {
       absl::StrAppend(&heading, "\n#    ", about.date, ", ", InWords(about.ranks, about.places), ", host",
                       about.hosts.size() == 1 ? " " : "s ", absl::StrJoin(about.hosts, " "), ", tutti ", about.version);
+      if (!about.build.empty()) absl::StrAppend(&heading, " (", about.build, ")");
     }
     if (!about.settings.empty()) absl::StrAppend(&heading, "\n#    with ", about.settings_in_words());
     const std::string doubt = DoubtOn(records[i].rows);

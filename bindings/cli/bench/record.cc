@@ -103,6 +103,7 @@ BenchAbout AboutOf(const Json& object) {
                    .rank_hosts = {},
                    .date = Text(object, "date"),
                    .version = Text(object, "version"),
+                   .build = Text(object, "build"),
                    .command = Text(object, "command"),
                    .ranks = Number(object, "ranks", 0),
                    .places = PlacesOf(object),
@@ -224,6 +225,7 @@ std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
           {"rank_hosts", absl::StrJoin(rank_hosts, " ")},
           {"date", date},
           {"version", version},
+          {"build", build},
           {"command", command},
           {"ranks", absl::StrCat(ranks)},
           {"nodes", absl::StrCat(places.nodes)},
@@ -235,18 +237,12 @@ std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
 }
 
 std::string JsonOf(const BenchAbout& about) {
-  return Json{{"hosts", about.hosts},
-              {"rank_hosts", about.rank_hosts},
-              {"date", about.date},
-              {"version", about.version},
-              {"command", about.command},
-              {"ranks", about.ranks},
-              {"nodes", about.places.nodes},
-              {"ranks_per_node", about.places.ranks_per_node},
-              {"transport", about.transport},
-              {"links", about.links},
-              {"processors", about.processors},
-              {"settings", about.settings}}
+  return Json{
+      {"hosts", about.hosts},         {"rank_hosts", about.rank_hosts}, {"date", about.date},
+      {"version", about.version},     {"build", about.build},           {"command", about.command},
+      {"ranks", about.ranks},         {"nodes", about.places.nodes},    {"ranks_per_node", about.places.ranks_per_node},
+      {"transport", about.transport}, {"links", about.links},           {"processors", about.processors},
+      {"settings", about.settings}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -21,6 +21,7 @@ struct BenchAbout {
   std::vector<std::string> rank_hosts;  // the host of each rank
   std::string date;                     // UTC, as in ISO 8601
   std::string version;                  // of Tutti
+  std::string build;                    // how Tutti was compiled, in words; "" in files of earlier versions
   std::string command;                  // as a shell would read it
   int ranks = 0;
   BenchPlaces places = {};

@@ -103,6 +103,11 @@ std::string DoubtOn(absl::Span<const BenchRow> rows) {
   return AllAreChecked(rows) ? "" : "results were not checked";
 }
 
+std::string DoubtOn(const BuildSummary& build) {
+  if (build.is_optimized && !build.is_sanitized) return "";
+  return absl::StrCat("times are longer than those of a release: this build of tutti is of ", build.in_words());
+}
+
 std::string Microseconds(double microseconds) {
   const int digits = microseconds < 10 ? 2 : microseconds < 1000 ? 1 : 0;
   return absl::StrFormat("%.*f", digits, microseconds);

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/record.h"
+#include "tutti/version.h"
 
 namespace tutti::cli {
 
@@ -31,6 +32,9 @@ std::string TableFooting(absl::Span<const BenchRow> rows, bool may_bind);
 // The doubt about the results of the rows: "results were wrong (3 elements)" or "results were not checked"; "" where
 // every result was right.
 std::string DoubtOn(absl::Span<const BenchRow> rows);
+
+// The doubt about the times of a build that is not optimized, or is sanitized; "" of any other build.
+std::string DoubtOn(const BuildSummary& build);
 
 // Microseconds with as many digits as are of interest.
 std::string Microseconds(double microseconds);

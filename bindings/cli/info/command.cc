@@ -64,7 +64,7 @@ void PrintGpus(const absl::StatusOr<CudaSummary>& cuda) {
 void PrintBuild() {
   Heading("Versions");
   Line("tutti", Version());
-  Line("compiler", CompilerVersion());
+  Line("compiler", DescribeBuild().in_words());
   const absl::StatusOr<UcxSummary> ucx = DescribeUcx();
   Line("UCX", ucx.ok() ? absl::StrCat(ucx->version, " (", ucx->path, ")") : std::string(ucx.status().message()));
   const absl::StatusOr<CudaSummary> cuda = DescribeCuda();

@@ -35,6 +35,7 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
              .rank_hosts = {},
              .date = "today",
              .version = "1.2.3",
+             .build = "g++ 12.2.0, not optimized",
              .command = "tutti bench",
              .ranks = 2,
              .places = {.nodes = 1, .ranks_per_node = 2},
@@ -45,8 +46,8 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
   for (BenchRow& row : b.rows) row.places = {.nodes = 2, .ranks_per_node = 1};
   const std::string text = Comparison(std::vector<BenchRecord>{a, b}).value();
   EXPECT_THAT(
-      text,
-      HasSubstr("# A: ring (2 ranks, ring): tutti bench\n#    today, 2 ranks on 1 node, host node1, tutti 1.2.3\n"));
+      text, HasSubstr("# A: ring (2 ranks, ring): tutti bench\n#    today, 2 ranks on 1 node, host node1, tutti 1.2.3 "
+                      "(g++ 12.2.0, not optimized)\n"));
   EXPECT_THAT(text, HasSubstr("# B: chosen (2 ranks on 2 nodes of 1 rank, chosen schedule)\n"));
   EXPECT_THAT(text, ContainsRegex("size +A \\(us\\) +B \\(us\\) +B/A +A busbw +B busbw\n"));
   EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.00 +1\\.00 +0\\.50 +0\\.500 +1\\.00\n +8 +4\\.00 +8\\.00 +2\\.00 "));

@@ -20,6 +20,7 @@ BenchAbout SomeAbout() {
           .rank_hosts = {"node1", "node1", "node2", "node2"},
           .date = "2026-11-26T10:00:00Z",
           .version = "1.2.3",
+          .build = "g++ 12.2.0, optimized",
           .command = CommandLine({"tutti", "bench", "all_reduce", "--plot", "my plot.svg"}),
           .ranks = 2,
           .places = {.nodes = 2, .ranks_per_node = 1},
@@ -95,9 +96,9 @@ TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
   const std::string text = scratch.Read();
   for (const char* line :
        {"# hosts: node1 node2\n", "# rank_hosts: node1 node1 node2 node2\n", "# date: 2026-11-26T10:00:00Z\n",
-        "# version: 1.2.3\n", "# command: tutti bench all_reduce --plot 'my plot.svg'\n",
-        "# links: messages take 1 µs, \"always\"\n", "# processors: 2 of 64 × AMD EPYC\n",
-        "# settings: TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=7\n",
+        "# version: 1.2.3\n", "# build: g++ 12.2.0, optimized\n",
+        "# command: tutti bench all_reduce --plot 'my plot.svg'\n", "# links: messages take 1 µs, \"always\"\n",
+        "# processors: 2 of 64 × AMD EPYC\n", "# settings: TUTTI_SCHEDULE=all_reduce=ring TUTTI_TIMEOUT=7\n",
         "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
         "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,count,dtype,op,root,time_us,"
         "p50_us,p90_us,"

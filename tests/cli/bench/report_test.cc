@@ -26,6 +26,19 @@ TEST(BenchReportTest, ColumnsStayAligned) {
   EXPECT_EQ(line.substr(end_of_busbw - 17, 17), "0.000123 12345.67");
 }
 
+TEST(BenchReportTest, BuildsThatAreNoReleaseAreDoubted) {
+  BuildSummary build = {.compiler = "g++ 12.2.0"};
+  EXPECT_EQ(DoubtOn(build), "");
+  build.asserts = true;
+  EXPECT_EQ(DoubtOn(build), "");
+  build.is_sanitized = true;
+  EXPECT_THAT(DoubtOn(build),
+              testing::EndsWith("this build of tutti is of g++ 12.2.0, optimized, with assertions, with "
+                                "sanitizers"));
+  build = {.compiler = "clang 14", .is_optimized = false};
+  EXPECT_THAT(DoubtOn(build), testing::EndsWith("is of clang 14, not optimized"));
+}
+
 // A call of 1,000 us, where the median is 100, for which a rank stood in line that long.
 std::string CauseOf(double waited_us) {
   BenchRow row;
