@@ -174,6 +174,12 @@ def processor():
     return platform.machine()
 
 
+def facts(in_use):
+    """When and where rows were measured, and how idle the machine was."""
+    return {"date": datetime.date.today().isoformat(), "in_use": in_use,
+            "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}"}
+
+
 def compare(options, programs, runs, write):
     """Measures, and has `write(rows, stopped)` write what was measured, all of it or what there was before a stop."""
     end_orderly()
@@ -191,9 +197,7 @@ def compare(options, programs, runs, write):
     wrong = [row for row in rows if row["wrong"]]
     if wrong:
         raise SystemExit(f"wrong results: {wrong[0]}")
-    facts = {"date": datetime.date.today().isoformat(), "in_use": in_use,
-             "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}"}
     options.out.mkdir(parents=True, exist_ok=True)
-    write([{**row, **facts} for row in rows], stopped)
+    write([{**row, **facts(in_use)} for row in rows], stopped)
     if stopped:
         raise SystemExit(f"stopped ({stopped}); what was measured before is in {options.out}")

@@ -6,8 +6,8 @@ machine over sizes, worlds and links, beside what `tutti bench` predicts.
 
 A cell is a call (collective, size, world, links) and two schedules of which one took more than 20 % longer than the other
 in every round. Printed are, by links and world, the share of cells in which, of the two schedules, the one predicted to be
-faster was faster, and how much longer the chosen schedule took than the fastest one (of each schedule the best round). Rounds
-are interleaved. Every call starts from a barrier (--rewrite of `tutti bench`), so that the time of a single call is
+faster was faster, and how much longer the chosen schedule took than the fastest one. A time is the mean over the calls, and
+of the rounds the median. Rounds are interleaved. Every call starts from a barrier (--rewrite of `tutti bench`), so that the time of a single call is
 measured and not the rate of many calls.
 
 Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are on this
@@ -28,8 +28,11 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "bench/hosts"))
+sys.path += [str(ROOT / "bench/hosts"), str(ROOT / "bench/peers")]
 import idle
+from comparison import facts, range_of
+from pages import of_versions
+from peers import tutti_rows
 
 CORES = os.cpu_count()
 DIFFERENT = 1.2  # two times differ if the ratio of the larger to the smaller is above this
@@ -72,7 +75,8 @@ def command_of(options, collective, schedule, ranks, links, largest):
 
 
 def measure(options):
-    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted, in_use}, times in microseconds."""
+    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted, version, program} and of facts(); times
+    are in microseconds."""
     schedules = schedules_of(options.tutti)
     worlds = [(links, ranks) for ranks in options.ranks for links in options.links if links != "nodes" or ranks <= CORES]
     in_use = idle.wait_until_idle(options.loaded)
@@ -87,8 +91,9 @@ def measure(options):
                     run = subprocess.run(command_of(options, collective, schedule, ranks, links, largest), check=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S)
                     rows += [{"round": turn, "links": links, "ranks": ranks, "collective": collective,
-                              "schedule": schedule, "bytes": row["bytes"], "measured": row["p50_us"],
-                              "predicted": row["predicted_us"], "in_use": in_use} for row in json.loads(run.stdout)["rows"]]
+                              "schedule": schedule, "bytes": row["bytes"], "measured": row["time_us"],
+                              "predicted": row["predicted_us"], "version": row["version"], "program": row["program"],
+                              **facts(in_use)} for row in tutti_rows(options.tutti, run.stdout)]
             print(f"# round {turn + 1} of {options.rounds}: {ranks} ranks, {links}", file=sys.stderr, flush=True)
     return rows
 
@@ -124,9 +129,9 @@ def summarize(calls):
             if not agrees:
                 wrong.append((links, ranks, collective, size, fast, slow, call))
         if len(call) > 1:
-            best = {name: min(times) for name, (times, _) in call.items()}
+            took = {name: statistics.median(times) for name, (times, _) in call.items()}
             chosen = min(sorted(call), key=lambda name: call[name][1])
-            world[2].append(best[chosen] / min(best.values()))
+            world[2].append(took[chosen] / min(took.values()))
     return worlds, wrong
 
 
@@ -134,14 +139,19 @@ def percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def page_of(worlds, wrong, shares, options):
+def page_of(rows):
+    worlds, wrong = summarize(calls_of(rows))
     total = [sum(world[0] for world in worlds.values()), sum(world[1] for world in worlds.values())]
     slowdowns = [s for world in worlds.values() for s in world[2]]
     mean = math.exp(statistics.mean(map(math.log, slowdowns)))
     lines = [
         "# Predicted and measured order of schedules", "",
-        f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores.",
-        "[selection.md](../selection.md) says what is predicted and how.", "", idle.line(shares), "",
+        f"{range_of(row['date'] for row in rows)}, {'; '.join(dict.fromkeys(row['machine'] for row in rows))}, "
+        f"tutti {of_versions(rows)}.",
+        f"Written by `bench/selection/agreement.py`: medians of {len({row['round'] for row in rows})} rounds, of means over the "
+        "calls.",
+        "[selection.md](../selection.md) says what is predicted and how.", "",
+        idle.line([row["in_use"] for row in rows]), "",
         f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
         f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
         f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
@@ -150,10 +160,10 @@ def page_of(worlds, wrong, shares, options):
     for (links, ranks), (cells, agreeing, slow) in sorted(worlds.items()):
         lines.append(f"| {links} | {ranks} | {cells} | {percent(agreeing, cells)} | "
                      f"{math.exp(statistics.mean(map(math.log, slow))):.2f}, {max(slow):.2f} |")
-    lines += ["", "Cells in which the predicted order is not the measured one (best rounds, in µs):", "",
+    lines += ["", "Cells in which the predicted order is not the measured one (µs):", "",
               "| links | ranks | call | faster | slower | measured | predicted |", "|---|---|---|---|---|---|---|"]
     for links, ranks, collective, size, fast, slow, call in wrong:
-        measured = " / ".join(f"{min(call[name][0]):.1f}" for name in (fast, slow))
+        measured = " / ".join(f"{statistics.median(call[name][0]):.1f}" for name in (fast, slow))
         predicted = " / ".join(f"{call[name][1]:.1f}" for name in (fast, slow))
         lines.append(f"| {links} | {ranks} | {collective} of {size} bytes | {fast} | {slow} | {measured} | {predicted} |")
     return "\n".join(lines) + "\n"
@@ -178,7 +188,7 @@ def main():
         rows = measure(options)
         if options.json:
             options.json.write_text(json.dumps(rows), encoding="utf-8")
-    page = page_of(*summarize(calls_of(rows)), [row.get("in_use") for row in rows], options)
+    page = page_of(rows)
     if options.page:
         options.page.write_text(page, encoding="utf-8")
     else:
