@@ -48,6 +48,8 @@ def all_reduce():
 
     both, memories = (False, True), ("", "private_")
     shared, ordinary = (speedups(True, both, memory) for memory in memories)
+    *some, last = sorted({cell["ranks"] for cell in cells})
+    yield f"on {', '.join(map(str, some))} and {last} ranks of one machine"
     yield f"of 64 KB or more is {min(shared):.1f} to {max(shared):.0f} times as fast"
     yield f"in ordinary memory, {min(ordinary):.1f} to {max(ordinary):.1f} times"
     shared_rounds, ordinary_rounds = (speedups(True, both, memory, rounds=True) for memory in memories)
@@ -62,10 +64,19 @@ def all_reduce():
     yield f"64 KB Tutti is slower than the fastest in {behind} of {cases} cases, in ordinary memory in {ordinary_behind}"
 
 
+def in_megabits(rate):
+    return int(rate.replace("gbit", "000").replace("mbit", ""))
+
+
+def words_of(rate):
+    return rate.replace("gbit", " Gb/s").replace("mbit", " Mb/s")
+
+
 def across_hosts():
-    ratios, others = ([cell["times_faster_than_best_peer"] for cell in results(name)["summary"]]
-                      for name in ("hosts", "hosts_collectives"))
-    yield f"an all_reduce is {min(ratios):.1f} to {max(ratios):.1f} times as fast as that of the best"
+    cells, others = (results(name)["summary"] for name in ("hosts", "hosts_collectives"))
+    ratios, others = ([cell["times_faster_than_best_peer"] for cell in of] for of in (cells, others))
+    slowest, *_, fastest = sorted({cell["rate"] for cell in cells}, key=in_megabits)
+    yield f"On links of {words_of(slowest)} to {words_of(fastest)} an all_reduce is {min(ratios):.1f} to {max(ratios):.1f} times as fast as that of the best"
     yield f"behind the best in {sum(ratio < 1 for ratio in others)} of {len(others)} cases"
     of_links, = (result["seconds"] for result in results("pytorch")["results"]
                  if (result["link"], result["ranks"]) == ("1gbit", 4))
