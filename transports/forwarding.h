@@ -31,6 +31,7 @@ class ForwardingTransport : public Transport {
   bool Progress() override { return inner_->Progress(); }
   bool Drain() override { return inner_->Drain(); }
   bool CallEnded() override { return inner_->CallEnded(); }
+  bool HoldsSent() override { return inner_->HoldsSent(); }
   void Sleep(absl::Time until) override { inner_->Sleep(until); }
   void Wake() override { inner_->Wake(); }
   absl::Span<const Loss> Check() override { return inner_->Check(); }

@@ -124,6 +124,10 @@ class Transport {
   // any. CallEnded looks for nothing that has come, and so costs no call of the kernel. Nobody has to call it. A
   // transport whose messages all end under Progress inherits this one.
   virtual bool CallEnded() { return false; }
+  // Whether a part of a message whose Send has ended still lies on this rank, and leaves it under Progress alone: until
+  // it has, somebody must alternate Sleep and Progress, or the receiver waits for the rest of the message. Cheap unless
+  // short messages have been sent since the last call. A transport whose Sends end when all has left inherits this one.
+  virtual bool HoldsSent() { return false; }
 
   // Returns when Progress has something to do, when Check may have news, after Wake or Endpoint::Wake of a peer, or at
   // `until`, whichever is first; may return early. A Wake before the call counts. Never spins: where a transport cannot

@@ -153,6 +153,7 @@ bool Engine::Advance() {
   FailWhatWasGivenUp();
   const Executor::Polled polled = executor_->Poll();
   bool moved = polled != Executor::Polled::kNothing;
+  if (!executor_->waits_for_messages() && transport_->HoldsSent()) moved |= transport_->Progress();
   if (polled == Executor::Polled::kFailed) {
     TakeInNews();  // a peer that took its messages back may have told the reason before
     Fail(executor_->failed_channel(), executor_->error());

@@ -87,7 +87,7 @@ absl::Status Engine::Wait(const Call& call, Milestone& milestone, std::uint32_t 
 // them do not count (needs_driver): the engine thread would only get in the way of a caller that waits for its Recv and
 // then for its Send.
 void Engine::LeaveSeat() {
-  const bool busy = executor_->needs_driver() || failing_ > 0;
+  const bool busy = executor_->needs_driver() || failing_ > 0 || transport_->HoldsSent();
   FreeSeat();
   // A thread that submits a call, or goes to sleep, after these looks finds the seat free.
   if (busy || !queue_.empty() || sleepers_.load(std::memory_order_seq_cst) > 0) WakeThread();
@@ -142,7 +142,8 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
   const bool is_engine_thread = goal.milestone == nullptr;
   const auto reached = [&]() TUTTI_REQUIRES(seat_) {
-    return goal.milestone != nullptr ? goal.milestone->passed(goal.run) : executor_->idle() && queue_.empty();
+    if (goal.milestone != nullptr) return goal.milestone->passed(goal.run);
+    return executor_->idle() && queue_.empty() && !transport_->HoldsSent();
   };
   while (true) {
     const bool moved = Poll();
@@ -183,12 +184,13 @@ void Engine::Rest(std::int64_t end_ns) {
     EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0) {
     thread_time_.BeforeSleep();
-    const bool messages = executor_->waits_for_messages();
+    const bool messages = executor_->waits_for_messages() || transport_->HoldsSent();
     const bool device = executor_->polls_device();
     const absl::Duration alarm =
         std::max(absl::Nanoseconds(message_wait_.alarm_ns(now_ns) - now_ns), absl::ZeroDuration());
     const absl::Duration longest = std::min({slice, alarm, device ? kDeviceSlice : slice});
-    if (executor_->all_in_background() && (messages || device)) {
+    const bool naps = executor_->all_in_background() && !executor_->idle();
+    if (naps && (messages || device)) {
       FutexWait(presence_.doorbell, doorbell, kNap);
       transport_->Drain();
     } else if (messages && executor_->waits_for_signals()) {

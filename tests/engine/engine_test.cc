@@ -197,6 +197,15 @@ TEST_F(EngineTest, NoThreadIsWokenForACallWhoseCallerWillDrive) {
   EXPECT_EQ(second.Wait(later_run, false, kNeverNanos), absl::OkStatus());
 }
 
+// No thread makes another call, and the engine's thread does not look around by itself.
+TEST_F(EngineTest, TheEnginesThreadSendsTheRestOfAMessageWhoseSendHasEnded) {
+  transport().held_for = 50;
+  executor().ends_next = true;
+  EXPECT_EQ(Run(NewCall()), absl::OkStatus());
+  while (transport().held_for > 0) std::this_thread::yield();
+  EXPECT_GT(transport().sleeps, 0) << "it sleeps where the transport wakes it";
+}
+
 TEST_F(EngineTest, TheClockOfACallStartsWhenADriverLooks) {
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);

@@ -39,6 +39,11 @@ class TestTransport final : public ForwardingTransport {
   explicit TestTransport(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
 
   absl::Span<const Loss> Check() override { return losses.empty() ? ForwardingTransport::Check() : losses; }
+  bool Progress() override {
+    if (held_for > 0) --held_for;
+    return ForwardingTransport::Progress();
+  }
+  bool HoldsSent() override { return held_for > 0; }
   bool Drain() override {
     if (on_drain != nullptr) on_drain();
     return ForwardingTransport::Drain();
@@ -67,7 +72,8 @@ class TestTransport final : public ForwardingTransport {
   std::vector<Loss> losses;
   std::vector<Note> notes;
   Rank left = -1;
-  bool receiving = false;  // from every peer
+  bool receiving = false;         // from every peer
+  std::atomic<int> held_for = 0;  // after so many calls of Progress, a message that has been sent has left this rank
   std::function<void()> on_shutdown;
   std::atomic<bool> shut_down = false;
   std::function<void()> on_drain;

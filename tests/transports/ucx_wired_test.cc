@@ -173,6 +173,46 @@ void Recv(RankDriver& me, Rank from, std::uint64_t tag, PoisonedOp* op) {
 }
 
 // The receiver posts its receives when the sender has left for good.
+// A rank that only sends, to a peer that reads nothing meanwhile, until the socket takes no more.
+TEST_P(UcxWired, ASendThatHasEndedMayHoldAPartOfItsMessageUntilProgress) {
+  constexpr std::size_t kBytes = 30'000;
+  constexpr int kMost = 2'000;
+  std::atomic<int> sent = 0;
+  std::atomic<bool> looked = false;
+  RunRanks(2, [&](RankDriver& me) {
+    std::deque<PoisonedOp> ops;
+    if (me.rank == 0) {
+      int posted = 0;
+      while (posted < kMost && !me.transport.HoldsSent()) {
+        PoisonedOp& op = ops.emplace_back();
+        op.data = Payload(kBytes, static_cast<std::uint64_t>(posted++));
+        Send(me, 1, 0, &op);
+        me.transport.CallEnded();
+        ASSERT_EQ(op.calls, 1) << "message " << posted << " has not ended as it was posted";
+      }
+      EXPECT_TRUE(me.transport.HoldsSent()) << "the socket took " << posted << " messages";
+      sent = posted;
+      me.WakeAll();
+      me.DriveUntil([&] { return looked.load(); });
+      me.DriveUntil([&] { return !me.transport.HoldsSent(); });
+      return;
+    }
+    while (sent == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    looked = true;
+    me.WakeAll();
+    std::deque<std::string> expected;
+    for (int i = 0; i < sent; ++i) {
+      expected.push_back(Payload(kBytes, static_cast<std::uint64_t>(i)));
+      PoisonedOp& op = ops.emplace_back();
+      op.data.assign(kBytes, '?');
+      op.expected = &expected.back();
+      Recv(me, 0, 0, &op);
+    }
+    me.DriveUntil([&] { return AllEnded(ops); });
+    for (const PoisonedOp& op : ops) EXPECT_TRUE(op.status.ok() && op.as_expected) << op.status;
+  });
+}
+
 TEST_P(UcxWired, WhatWasSentBeforeAGoodbyeIsReceivedAfterIt) {
   const std::vector<std::size_t> sizes = {100, 40'000, 3'000'000, 4'000'000, 32 << 10, 200'000};
   std::atomic<bool> left = false;

@@ -83,6 +83,7 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   if (UCS_PTR_IS_PTR(request)) {
     operation->request = request;
   } else {
+    sent_inline_ |= to.region().base == nullptr;
     SendEnded(operation, UCS_PTR_STATUS(request));
   }
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -63,6 +64,23 @@ bool UcxTransport::Drain() {
     }
   }
   return CallEnded();
+}
+
+// UCX's TCP copies a short message into memory of its own, gives the socket what the socket takes, and says that the
+// message has been sent; UCX sends the rest under its progress. A flush that does not end at once tells so.
+bool UcxTransport::HoldsSent() {
+  if (worker_ == nullptr) return false;
+  if (flush_ == nullptr && sent_inline_) {
+    sent_inline_ = false;
+    const ucp_request_param_t param = {};
+    const ucs_status_ptr_t request = ucp_.ucp_worker_flush_nbx(worker_->get(), &param);
+    if (UCS_PTR_IS_PTR(request)) flush_ = request;
+  }
+  if (flush_ != nullptr && ucp_.ucp_request_check_status(flush_) != UCS_INPROGRESS) {
+    ucp_.ucp_request_free(flush_);
+    flush_ = nullptr;
+  }
+  return flush_ != nullptr;
 }
 
 void UcxTransport::Wake() { WakeSleeper(wake_); }
@@ -316,6 +334,7 @@ void UcxTransport::CloseWorker(bool aborts) {
            free_operations_.size() + orphans_ == operations_.size();
   };
   DriveUntil(NanosIn(aborts ? kAbortCloseLimit : kCloseLimit), all_ended);
+  if (flush_ != nullptr) ucp_.ucp_request_free(std::exchange(flush_, nullptr));
   worker_.reset();
   left_.clear();
   queued_.TakeIf([&](std::uint64_t /*tag*/, const QueuedRecv& recv) {

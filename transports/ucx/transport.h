@@ -58,6 +58,7 @@ class UcxTransport final : public Transport {
   bool Progress() override;
   bool Drain() override;
   bool CallEnded() override;
+  bool HoldsSent() override;
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Span<const Loss> Check() override;
@@ -309,7 +310,9 @@ class UcxTransport final : public Transport {
   int control_left_ = 0;
 
   KeyedQueues<std::uint64_t, QueuedRecv> queued_{/*room=*/0};  // by tag; the first of each queue is from any source
-  bool may_match_ = false;  // a message may have come, or a receive been queued, since the last MatchQueued
+  bool sent_inline_ = false;  // a message to another node has ended as it was posted, since the last flush began
+  void* flush_ = nullptr;     // UCX's request of a flush: UCX held a part of a message when the flush began
+  bool may_match_ = false;    // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
   std::vector<Read> reads_;                            // the oldest read is the first
