@@ -22,10 +22,8 @@ absl::Status WeightExchange::SetLossScale(double scale) { return CheckLossScale(
 
 absl::Status WeightExchange::BeginForward() {
   if (in_forward_) return absl::OkStatus();
-  if (!replicas_are_set_) {
-    weights_->ResetReplicas();
-    replicas_are_set_ = true;
-  }
+  if (absl::Status made = MakeReplicas(); !made.ok()) return made;
+  replicas_are_set_ = true;
   const bool launches = context_.strategy.algorithm->phase == Phase::kForward;
   absl::Status begun = launches ? Launch() : context_.communicator.status();
   in_forward_ = begun.ok();
@@ -52,21 +50,20 @@ absl::Status WeightExchange::AfterStep() {
 
 absl::Status WeightExchange::Flush() {
   if (absl::Status status = Restart(); !status.ok()) return status;
-  return weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
+  return Average();
 }
 
 absl::Status WeightExchange::Restart() {
   ForgetBegun();
   replicas_are_set_ = false;
-  absl::Status ended = Finish();
-  failed_ = absl::OkStatus();
-  return ended;
+  failed_ = Finish();
+  return failed_;
 }
 
 absl::StatusOr<absl::Span<ExchangeBucket>> WeightExchange::BucketsToSave() {
   (void)Finish();
   if (!failed_.ok()) return failed_;
-  if (!replicas_are_set_) weights_->ResetReplicas();
+  if (absl::Status made = MakeReplicas(); !made.ok()) return made;
   return absl::MakeSpan(weights_->buckets());
 }
 
@@ -82,10 +79,23 @@ absl::Status WeightExchange::EndLoad(bool same_world) {
   if (same_world || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) return absl::OkStatus();
   // Replicas of another world start anew from the weights: a replica of a neighbour is that neighbour's only where all
   // weights are equal. Where ranks of nodes follow a leader they have no replica, but weights.
-  absl::Status averaged =
-      weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
+  absl::Status averaged = Average();
   if (averaged.ok()) context_.replicas_differ = false;
   return averaged;
+}
+
+absl::Status WeightExchange::Average() {
+  failed_ = weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
+  return failed_;
+}
+
+absl::Status WeightExchange::MakeReplicas() {
+  if (replicas_are_set_ || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) {
+    return absl::OkStatus();
+  }
+  if (absl::Status alive = context_.communicator.status(); !alive.ok()) return alive;
+  weights_->ResetReplicas();
+  return absl::OkStatus();
 }
 
 absl::Status WeightExchange::Finish() {

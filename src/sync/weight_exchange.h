@@ -29,6 +29,11 @@ class WeightExchange final : public Exchange {
  private:
   WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights);
 
+  // Gives all ranks the average of their weights, and keeps the error.
+  absl::Status Average();
+  // Copies the weights into the replicas, unless the replicas are set. The error of the communicator, if it has one:
+  // then nobody knows whether the peers have got the same weights, whose replicas these would be.
+  absl::Status MakeReplicas();
   // Waits for the end of the exchange that is under way, if any, and keeps its error.
   absl::Status Finish();
   // Waits for the end of the last exchange and begins this step's, if this step has one.
@@ -42,8 +47,8 @@ class WeightExchange final : public Exchange {
   const RoundOfStep round_of_;
   bool in_forward_ = false;
   bool replicas_are_set_ = false;
-  // The error of the last exchange, which has left replicas in the middle of a round. OK again once another exchange
-  // begins, or the replicas are set anew.
+  // The error of the last exchange, which has left replicas in the middle of a round or weights that differ. OK again
+  // once another exchange begins, or a state is loaded.
   absl::Status failed_;
 };
 

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/harness/training.h"
 
@@ -148,9 +152,45 @@ TEST(WeightExchange, NoStateIsSavedAfterAnExchangeThatFailed) {
     EXPECT_EQ(synchronizer.AfterStep().code(), absl::StatusCode::kAborted);
     EXPECT_EQ(synchronizer.SaveState(), "");
     EXPECT_EQ(synchronizer.SaveState(), "");
-    // Here the replicas start anew from the weights.
+    // The replicas would start anew from weights that no broadcast can make equal.
     EXPECT_EQ(synchronizer.Restart(), absl::OkStatus());
-    EXPECT_NE(synchronizer.SaveState(), "");
+    EXPECT_EQ(synchronizer.SaveState(), "");
+    EXPECT_EQ(synchronizer.BeginForward().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(synchronizer.SaveState(), "");
+  });
+}
+
+// The replicas would be copies of weights that are not equal.
+TEST(WeightExchange, NoStateIsSavedAfterAnAverageThatFailed) {
+  Training training = RandomTraining("low_precision_decentralized", 1, 1);
+  std::string of_one_rank;
+  RunReplicas(training, [&](Communicator&, Replica& replica) { of_one_rank = replica.synchronizer().SaveState(); });
+  training.gradients = RandomGradients(1, 2, training.model.count());
+  training.world.region_bytes = std::int64_t{64} << 20;
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Synchronizer& synchronizer = replica.synchronizer();
+    const auto without_memory = [&](const std::function<absl::Status()>& call) {
+      std::vector<Buffer> hoard;
+      for (std::int64_t bytes = world.rank() == 1 ? 32 << 20 : 0; bytes > 0;) {
+        absl::StatusOr<Buffer> taken = world.Allocate(bytes);
+        if (taken.ok()) {
+          hoard.push_back(*std::move(taken));
+        } else {
+          bytes /= 2;
+        }
+      }
+      return call();
+    };
+    const std::function<absl::Status()> averages[] = {[&] { return synchronizer.Flush(); },
+                                                      [&] { return synchronizer.LoadState({of_one_rank}); }};
+    for (const std::function<absl::Status()>& average : averages) {
+      ASSERT_EQ(replica.Step(training.gradients[0][world.rank()], training.lr), absl::OkStatus());
+      EXPECT_NE(synchronizer.SaveState(), "");
+      EXPECT_EQ(without_memory(average).code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_EQ(synchronizer.SaveState(), "");
+      EXPECT_EQ(average(), absl::OkStatus());
+      EXPECT_NE(synchronizer.SaveState(), "");
+    }
   });
 }
 
