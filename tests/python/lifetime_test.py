@@ -272,8 +272,8 @@ def test_ctrl_c(function):
     run_ranks(2, function)
 
 
-def interrupted_end(rank):
-    """Ctrl-C ends the wait of a model that is dropped for a rank that does not come, and is raised."""
+def interrupted_between_steps(rank, wait):
+    """Ctrl-C ends the wait of ``wait(models)`` for the exchange of the next step, which a peer does not begin."""
     module = torch.nn.Linear(3, 2)
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
@@ -287,17 +287,22 @@ def interrupted_end(rank):
     optimizer.step()
     models = [model]
     del model
-
-    def drop():
-        models.clear()
-        gc.collect()
-
-    gives_up(drop)
+    gives_up(lambda: wait(models))
     dist.send(torch.ones(1), 1)
 
 
-def test_ctrl_c_while_a_model_ends():
-    run_ranks(2, interrupted_end)
+def drop(models):
+    models.clear()
+    gc.collect()
+
+
+def save(models):
+    models[0].state_dict()
+
+
+@pytest.mark.parametrize("wait", [drop, save], ids=lambda f: f.__name__)
+def test_ctrl_c_between_steps(wait):
+    run_ranks(2, interrupted_between_steps, wait)
 
 
 def interrupted_training(rank, strategy, wait):

@@ -49,8 +49,10 @@ class ErrorPlace {
     if (!state.empty()) return state;
     absl::Status cause = communicator_.status();
     if (cause.ok()) cause = absl::InternalError("the last exchange failed, or its memory cannot be read");
-    // The code of the cause may be that of a misuse, which was another call's.
-    ThrowIfError(absl::AbortedError(absl::StrCat("the state cannot be saved: ", cause.ToString())));
+    // The code of the cause may be that of a misuse, which was another call's. Cancelled is what a handler of a signal
+    // has raised, here perhaps.
+    const absl::StatusCode code = absl::IsCancelled(cause) ? cause.code() : absl::StatusCode::kAborted;
+    ThrowIfError(absl::Status(code, absl::StrCat("the state cannot be saved: ", cause.ToString())));
     return state;
   }
 
