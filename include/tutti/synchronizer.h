@@ -239,8 +239,8 @@ class Synchronizer {
 
   // Everything that later steps depend on beside weights and gradients: the step counter, residuals and their loss
   // scale, replicas. An interrupted training that loads the same bytes and uses the same schedules (docs/selection.md)
-  // goes on bit for bit. Waits for the end of the last exchange; if that exchange or a Flush failed, or the communicator
-  // before replicas started anew, the result is empty, which LoadState refuses. Between steps only.
+  // goes on bit for bit. Waits for the end of the last exchange; if that exchange or a Flush failed, or the
+  // communicator before replicas started anew, the result is empty, which LoadState refuses. Between steps only.
   std::string SaveState() const;
   // Loads what SaveState of the same strategy and parameters returned on all ranks of the old world, in rank order. In
   // a world of the same size and nodes a rank takes its own state, which may also be given alone. In another world each

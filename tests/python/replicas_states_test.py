@@ -256,6 +256,33 @@ def test_the_optimizer_of_rank_0_for_all(strategy):
     run_ranks(2, broadcasts_optimizers, strategy)
 
 
+class Lookahead(torch.optim.SGD):
+    """An optimizer with a state_dict() of its own form."""
+
+    def state_dict(self):
+        return {"slow_state": {0: {"steps": self.steps, "hook": lambda: None}}}
+
+    def load_state_dict(self, saved):
+        assert saved["slow_state"][0]["hook"] is not None and saved.keys() == {"slow_state"}
+        self.steps = saved["slow_state"][0]["steps"]
+
+
+def broadcasts_uncommon_optimizers(rank):
+    model, optimizer = wrap("gradient_allreduce")
+    optimizer.state["seen"] = rank
+    optimizer.state["hook"] = hook = lambda: None
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.state["seen"] == 0 and optimizer.state["hook"] is hook
+    optimizer = Lookahead(model.parameters(), 0.1)
+    optimizer.steps = rank
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.steps == 0
+
+
+def test_optimizers_with_states_of_their_own_form():
+    run_ranks(2, broadcasts_uncommon_optimizers)
+
+
 def trains_copies(rank):
     torch.manual_seed(3)
     module = net()

@@ -108,6 +108,9 @@ def takes_the_state_of_rank_0(rank, gpu):
     mine = [state["exp_avg"].cpu() for state in optimizer.state.values()]
     model.broadcast_optimizer(optimizer)
     assert all(state["exp_avg"].device == gpu for state in optimizer.state.values())
+    group = optimizer.param_groups[0]
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.param_groups[0] is group, "states are equal but for their GPUs, and stay"
     return mine, [state["exp_avg"].cpu() for state in optimizer.state.values()]
 
 

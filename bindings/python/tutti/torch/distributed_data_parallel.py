@@ -4,7 +4,6 @@ import collections
 import contextlib
 import hashlib
 import io
-import itertools
 import operator
 import sys
 import warnings
@@ -57,18 +56,9 @@ def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
     return states.to_bytes(state)
 
 
-def _others_of(saved: dict[str, Any]) -> dict[str, Any]:
-    """What the class of an optimizer of the user's own has added to ``saved``, the ``state_dict()`` of the optimizer."""
-    return {key: value for key, value in saved.items() if key not in ("state", "param_groups")}
-
-
-def _common_part_of(saved: dict[str, Any]) -> dict[str, Any]:
-    """What all ranks can have in common of ``saved``, which the ``state_dict()`` of an optimizer returned."""
-    return {
-        **states.common_part(_others_of(saved)),
-        "state": {key: states.common_part(one) for key, one in saved["state"].items()},
-        "param_groups": [states.common_part(group) for group in saved["param_groups"]],
-    }
+def _numbered(saved: dict[str, Any]) -> dict[str, Any]:
+    """``saved``, which the ``state_dict()`` of an optimizer returned, with its groups in a dict by their numbers."""
+    return {key: dict(enumerate(value)) if key == "param_groups" else value for key, value in saved.items()}
 
 
 def _check_scaler(optimizer: torch.optim.Optimizer) -> None:
@@ -336,7 +326,7 @@ class DistributedDataParallel(torch.nn.Module):
         error, common = None, b""
         try:
             saved = io.BytesIO()
-            torch.save(_common_part_of(optimizer.state_dict()), saved)
+            torch.save(states.common_part(_numbered(optimizer.state_dict())), saved)
             common = saved.getvalue()
         except Exception as failed:
             error = failed
@@ -354,19 +344,14 @@ class DistributedDataParallel(torch.nn.Module):
 
     @torch.no_grad()
     def _load_common_part(self, optimizer: torch.optim.Optimizer, common: dict[str, Any]) -> None:
-        """Loads what ``_common_part_of`` returned on rank 0 for the state of its optimizer."""
+        """Loads the common part of what ``_numbered`` returned on rank 0 for the state of its optimizer."""
         exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
         ignored = [parameter for parameter in self.module.parameters() if parameter not in exchanged]
         own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
-        mine, groups = optimizer.state_dict(), optimizer.param_groups
-        my_groups = itertools.chain(mine["param_groups"], itertools.repeat({}))
-        optimizer.load_state_dict({
-            **states.with_common_part(_others_of(mine), common),
-            "state": {key: states.with_common_part(mine["state"].get(key, {}), one)
-                      for key, one in common["state"].items()},
-            "param_groups": [states.with_common_part(group, one)
-                             for one, group in zip(common["param_groups"], my_groups)],
-        })
+        groups = optimizer.param_groups
+        loaded = states.with_common_part(_numbered(optimizer.state_dict()), common)
+        optimizer.load_state_dict(
+            {key: list(value.values()) if key == "param_groups" else value for key, value in loaded.items()})
         for parameter in ignored:
             optimizer.state.pop(parameter, None)
         optimizer.state.update(own)

@@ -28,22 +28,31 @@ def _readable(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """``value``, whose numbers of numpy become Python's."""
+    """``value``, whose numbers of numpy become Python's, and whose tensors are on the CPU: each rank has its own GPU."""
     if type(value) in (list, tuple):
         return type(value)(map(_plain, value))
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
     return value.item() if type(value).__module__ == "numpy" and hasattr(value, "dtype") and not value.shape else value
 
 
-def common_part(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``values`` that ranks can send each other: a function, for one, is each rank's own.
+def _is_common(value: Any) -> bool:
+    kind = type(value)
+    return kind in (bool, int, float, str, dict) or isinstance(value, torch.Tensor) or _readable(_plain(value))
 
-    ``torch.load`` reads them with ``weights_only=True``.
+
+def common_part(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The ``values`` that ranks can send each other, and of a dict among them its common part, in turn.
+
+    ``torch.load`` reads them with ``weights_only=True``; a function, for one, is each rank's own.
     """
-    plain = {key: _plain(value) for key, value in values.items()}
-    return {key: value for key, value in plain.items() if isinstance(value, (int, float, torch.Tensor)) or _readable(value)}
+    return {key: common_part(value) if type(value) is dict else _plain(value)
+            for key, value in values.items() if _is_common(key) and _is_common(value)}
 
 
-def with_common_part(values: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+def with_common_part(values: Mapping[Any, Any], common: Mapping[Any, Any]) -> dict[Any, Any]:
     """``common``, and what is this rank's own of ``values``."""
-    mine = common_part(values)
-    return {**{key: value for key, value in values.items() if key not in mine}, **common}
+    own = {key: value for key, value in values.items() if not (_is_common(key) and _is_common(value))}
+    dicts = {key: value for key, value in values.items() if type(value) is dict}
+    return {**own, **{key: with_common_part(dicts.get(key, {}), value) if type(value) is dict else value
+                      for key, value in common.items()}}
