@@ -338,6 +338,30 @@ def test_a_signal_that_comes_while_ranks_agree_is_acted_on_next_time():
     assert first == second and first[:2] == ("SIGTERMException", 4)
 
 
+def is_terminated_with_a_peer(rank):
+    """Rank 1 gets SIGTERM itself, while it agrees with rank 0, which has got SIGTERM before."""
+    fitted = trainer(max_epochs=9)
+    agree = fitted.strategy._agree_on_signals
+
+    def agree_and_get_a_signal(mine):
+        agreed = agree(mine)
+        if rank == 1 and agreed[0]:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return agreed
+
+    fitted.strategy._agree_on_signals = agree_and_get_a_signal
+    model = Model()
+    if rank == 0:
+        model.on_train_batch_end = lambda outputs, batch, batch_idx: os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(BaseException) as raised:
+        fitted.fit(model, loader())
+    return type(raised.value).__name__, raised.value.code
+
+
+def test_a_rank_that_is_told_to_end_while_ranks_agree_ends_as_one_that_was_told():
+    assert run_trainers(2, is_terminated_with_a_peer) == [("SIGTERMException", None)] * 2
+
+
 def test_sigterm_on_one_rank_of_async():
     (other, _), (terminated, _) = run_trainers(2, is_terminated, "async:sync_interval_ms=1")
     assert terminated == "SIGTERMException" and other == "DistBackendError"

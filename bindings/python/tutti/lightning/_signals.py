@@ -37,14 +37,13 @@ class AgreedSignals:
 
     def act(self) -> None:
         """Does what signals asked for that any rank has got since the last call. All ranks call it together."""
-        told_to_end = self._terminates
-        terminates, requeues = self._agree(torch.tensor([int(told_to_end), int(self._requeues)])).tolist()
+        terminates, requeues = self._agree(torch.tensor([int(self._terminates), int(self._requeues)])).tolist()
         # A signal that came while the ranks agreed stays noted until the next call, unless its like is acted on now.
         if requeues:
             self._requeues = False
             self._requeue(signal.SIGUSR1, None)
         if terminates:
-            self._terminates = False
+            told_to_end, self._terminates = self._terminates, False  # told perhaps while the ranks agreed
             self._connector.received_sigterm = True
             # The exception ends a process with exit code 0. To the launcher of a rank that was not told to end, 0 would
             # mean that the training is complete: an agent of torchrun would leave the job and not restart the rank.
