@@ -106,7 +106,7 @@ class BucketExchange {
   double loss_scale() const;
 
   // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way;
-  // where the last exchange of a bucket failed, its error is returned, because its residuals are lost.
+  // where the last exchange of a bucket with residuals failed, its error is returned, because they are lost.
   absl::StatusOr<std::string> SaveState() const;
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
   // saved, or in none yet. `states` are those of all ranks of the old world, in rank order, of which each rank takes

@@ -245,7 +245,7 @@ absl::StatusOr<std::string> BucketExchange::Impl::SaveState() {
   Residuals all = kept_;
   SyncStatistics unused;
   for (Bucket& bucket : buckets_) {
-    if (!bucket.exchange.has_value()) continue;
+    if (!bucket.exchange.has_value() || bucket.exchange->states().empty()) continue;
     // A residual is changed before the exchange succeeds, and says nothing where the exchange has failed.
     if (absl::Status ended = bucket.exchange->Finish(unused); !ended.ok()) return ended;
     if (absl::Status copied = CopyOut(*bucket.exchange, bucket.contents, all); !copied.ok()) return copied;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -65,6 +66,19 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+std::vector<Buffer> TakeFreeMemory(Communicator& world) {
+  std::vector<Buffer> taken;
+  for (std::int64_t bytes = std::int64_t{1} << 30; bytes > 0;) {
+    absl::StatusOr<Buffer> more = world.Allocate(bytes);
+    if (more.ok()) {
+      taken.push_back(*std::move(more));
+    } else {
+      bytes /= 2;
+    }
+  }
+  return taken;
 }
 
 }  // namespace tutti

@@ -40,6 +40,9 @@ std::vector<std::string> WorldTransports();
 void RunWorld(int size, const WorldOptions& options, const std::function<void(Communicator&)>& body);
 inline void RunWorld(int size, const std::function<void(Communicator&)>& body) { RunWorld(size, {}, body); }
 
+// Takes all memory that the rank has left for Allocate, until the result is destroyed.
+std::vector<Buffer> TakeFreeMemory(Communicator& world);
+
 }  // namespace tutti
 
 #endif  // TUTTI_TESTS_HARNESS_WORLD_H_

@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/harness/training.h"
@@ -170,15 +168,8 @@ TEST(WeightExchange, NoStateIsSavedAfterAnAverageThatFailed) {
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     Synchronizer& synchronizer = replica.synchronizer();
     const auto without_memory = [&](const std::function<absl::Status()>& call) {
-      std::vector<Buffer> hoard;
-      for (std::int64_t bytes = world.rank() == 1 ? 32 << 20 : 0; bytes > 0;) {
-        absl::StatusOr<Buffer> taken = world.Allocate(bytes);
-        if (taken.ok()) {
-          hoard.push_back(*std::move(taken));
-        } else {
-          bytes /= 2;
-        }
-      }
+      std::vector<Buffer> taken;
+      if (world.rank() == 1) taken = TakeFreeMemory(world);
       return call();
     };
     const std::function<absl::Status()> averages[] = {[&] { return synchronizer.Flush(); },
