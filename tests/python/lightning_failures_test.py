@@ -51,19 +51,25 @@ def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
         assert ("optimizer_states" in saved) == (strategy != "ddp_sharded")
 
 
-def ends_without_its_state(rank):
+def ends_without_its_state(rank, without, path):
     def state_of(exchange):  # the exchange for the next step has failed, which nobody will make
         raise dist.DistBackendError("the state cannot be saved: enough")
 
-    tutti.lightning._states.state_of = state_of
     fitted = trainer("decentralized", max_epochs=1)
-    with pytest.warns(UserWarning, match="the state cannot be saved: enough.*have no state of the strategy"):
+    if rank in without:
+        tutti.lightning._states.state_of = state_of
+        with pytest.warns(UserWarning, match="the state cannot be saved: enough.*have no state of the strategy"):
+            fitted.fit(Model(), loader())
+    else:
         fitted.fit(Model(), loader())
     assert fitted.strategy._signals is None, "the rest of the teardown has come"
+    fitted.save_checkpoint(path)
+    assert "tutti" not in torch.load(path, weights_only=False)
 
 
-def test_a_state_that_cannot_be_read_at_the_end_of_a_fit_is_a_warning():
-    run_trainers(2, ends_without_its_state)
+@pytest.mark.parametrize("without", [(0, 1), (1,)])
+def test_a_state_that_cannot_be_read_at_the_end_of_a_fit_is_a_warning(without, tmp_path):
+    run_trainers(2, ends_without_its_state, without, str(tmp_path / "last.ckpt"))
 
 
 def goes_on_after_an_exception_of_all(rank, strategy):

@@ -339,7 +339,8 @@ class TuttiStrategy(Remade):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         state = None if self._is_alone else self._state()
-        if state is not None and "optimizer_states" in checkpoint:
+        # After a fit whose end could not be read on some ranks, the others have a state that nobody could load alone.
+        if "optimizer_states" in checkpoint and self.reduce_boolean_decision(state is not None):
             checkpoint[_states.KEY] = _states.gather(state)
         super().save_checkpoint(checkpoint, filepath, storage_options)
 
