@@ -25,6 +25,23 @@ def test_a_group_is_split():
     run_ranks(3, splits)
 
 
+def splits_into_halves_of_one_name(rank):
+    members = [[0, 1], [2, 3]][rank // 2]
+    half = dist.group.WORLD.split_group(members, timeout=LIMIT, group_name="half", group_desc="a half")
+    backend = half._get_backend(torch.device("cpu"))
+    if rank in (2, 3):
+        backend.monitored_barrier(timeout=LIMIT)
+    dist.barrier()
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="Rank 1 failed to pass monitoredBarrier"):
+            backend.monitored_barrier(timeout=timedelta(seconds=0.3))
+    dist.barrier()
+
+
+def test_halves_of_one_name_have_barriers_of_their_own():
+    run_ranks(4, splits_into_halves_of_one_name)
+
+
 def splits_by_torch(rank):
     half = dist.split_group(split_ranks=[[0, 2], [1]])
     dist.all_reduce(tensor := torch.full((3,), 1.0 + rank), group=half)

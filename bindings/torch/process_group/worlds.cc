@@ -118,9 +118,13 @@ std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request) {
 }
 
 ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent) {
-  // A store may be used by groups of other members under the same name. This rank alone uses the key.
-  const std::size_t members = std::hash<std::string>()(absl::StrJoin(request.global_ranks, ","));
-  const std::string key = absl::StrCat("tutti/attempts/", parent, "/", request.size, "/", members, "/", request.rank);
+  // A store may be used by groups of other members under the same name.
+  if (!request.global_ranks.empty()) {
+    const std::size_t members = std::hash<std::string>()(absl::StrJoin(request.global_ranks, ","));
+    request.store = c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("members ", members), request.store);
+  }
+  // This rank alone uses the key.
+  const std::string key = absl::StrCat("tutti/attempts/", parent, "/", request.size, "/", request.rank);
   const std::int64_t number = request.store->add(key, 1);
   request.attempt = parent.empty() ? absl::StrCat(number) : absl::StrCat(parent, ".", number);
   return request;

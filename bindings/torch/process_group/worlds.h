@@ -16,10 +16,10 @@ namespace tutti::dist {
 std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request);
 
 // Counts in the store how often this rank has begun to make this group inside `parent`, the attempt of the group to
-// which the members belong, and returns the request with that number as its `attempt`. An attempt has names and keys of
-// its own, so that what a failed attempt, or a destroyed group, has left in the store ends no later one. Where ranks
-// are at different attempts, the rank that is behind gets an error at once for each attempt that it has missed, and
-// then meets the others: see docs/decisions/0040.
+// which the members belong, and returns the request with that number as its `attempt`, and with a store that groups of
+// other members do not share. An attempt has names and keys of its own, so that what a failed attempt, or a destroyed
+// group, has left in the store ends no later one. Where ranks are at different attempts, the rank that is behind gets
+// an error at once for each attempt that it has missed, and then meets the others: see docs/decisions/0040.
 ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent);
 
 // The name of the group that `request` describes, which no other attempt of its ranks has.
