@@ -29,7 +29,7 @@ void ConvertAll(void* to, const void* from, std::size_t count, bool streaming) {
   const auto* const src = static_cast<const typename From::Element*>(from);
   std::size_t i = 0;
   const std::size_t bytes = hn::Lanes(d) * sizeof(*dst);
-  if (streaming && bytes >= kLeastStreamed) {
+  if (streaming && bytes >= kMinStreamedBytes) {
     const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(dst) % bytes;
     const std::size_t head = (bytes - misaligned) % bytes / sizeof(*dst);
     // Where the address is no multiple of the element's size, no element is aligned to the vector.

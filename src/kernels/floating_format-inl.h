@@ -19,11 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // The fewest bytes of a vector that may be stored past the cache: hn::Stream stores a shorter one as so many bytes, at
 // an address that is no multiple of them.
-inline constexpr std::size_t kLeastStreamed = 16;
+inline constexpr std::size_t kMinStreamedBytes = 16;
 
 // A format has the stored Element, the Lane in which it is computed, Load, and Store (kStream: past the cache; the
-// address is then aligned to the vector, which has kLeastStreamed bytes or more). Those of 16 bits also have Widened
-// and Narrowed, from and to elements in registers, and the same of one element.
+// address is then aligned to the vector, which has kMinStreamedBytes or more). Those of 16 bits also have Widened and
+// Narrowed, from and to elements in registers, and the same of one element.
 template <typename T>
 struct NativeFormat {
   using Element = T;

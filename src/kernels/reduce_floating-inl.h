@@ -168,7 +168,7 @@ HWY_NOINLINE void ReduceAll(const Operands& operands, bool streaming) {
   const std::size_t count = operands.count;
   std::size_t i = 0;
   const std::size_t bytes = hn::Lanes(d) * sizeof(Element);
-  if (streaming && bytes >= kLeastStreamed) {
+  if (streaming && bytes >= kMinStreamedBytes) {
     const std::size_t head = HeadUntilAligned<Element>(operands, bytes);
     if (head < count) {
       i = ReduceSingles<Format, Op>(one, operands, divisor, 0, head);
