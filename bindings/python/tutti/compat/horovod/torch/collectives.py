@@ -1,4 +1,7 @@
-"""Horovod's collectives beside allreduce, over those of ``torch.distributed``. Each has a gradient, as Horovod's."""
+"""Horovod's collectives beside allreduce, over those of ``torch.distributed``. Each has a gradient, as Horovod's.
+
+Gradients of ``allgather`` and ``broadcast`` are averages over the ranks, as those of Horovod since 0.22.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from tutti.compat.horovod.torch import world
-from tutti.compat.horovod.torch.allreduce import Sum, allreduce_
+from tutti.compat.horovod.torch.allreduce import allreduce_
 
 
 def _first_dimensions(rows: int) -> list[int]:
@@ -31,7 +34,7 @@ class _AllGather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return allreduce_(gradient.contiguous().clone(), op=Sum).split(ctx.rows)[world.rank()]
+        return allreduce_(gradient.contiguous().clone()).split(ctx.rows)[world.rank()]
 
 
 class _Broadcast(torch.autograd.Function):
@@ -43,8 +46,8 @@ class _Broadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        total = allreduce_(gradient.contiguous().clone(), op=Sum)
-        return (total if world.rank() == ctx.root_rank else torch.zeros_like(total)), None
+        average = allreduce_(gradient.contiguous().clone())
+        return (average if world.rank() == ctx.root_rank else torch.zeros_like(average)), None
 
 
 class _AllToAll(torch.autograd.Function):
