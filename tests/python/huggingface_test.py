@@ -40,5 +40,21 @@ def test_a_rank_does_not_train_alone(tmp_path):
     assert ended.stderr.count("say Accelerator(cpu=True)") == 2, ended.stderr
 
 
+TUTTI = {"TUTTI_RANK": "1", "TUTTI_SIZE": "2"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+
+@pytest.mark.parametrize("launcher, variables, options, mend", [
+    ("tutti", TUTTI, "cpu=True, ", "start the script by torchrun"),
+    ("tutti", TUTTI, "", "say Accelerator(cpu=True)"),
+    ("openmpi", OPEN_MPI, "", "say Accelerator(cpu=True)"),
+])
+def test_a_rank_of_another_launcher_does_not_train_alone(launcher, variables, options, mend, tmp_path):
+    script = write(tmp_path, BACKEND.replace("cpu=True, ", options))
+    error = forked_python.run([script], expected=1, **variables).stderr
+    assert f"ValueError: rank 1: {launcher} has started 2 processes, and Accelerate would" in error and mend in error, error
+
+
 def test_the_backend_is_tutti_and_ddp_takes_an_algorithm(tmp_path):
     run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, write(tmp_path, BACKEND)])

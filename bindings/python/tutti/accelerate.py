@@ -11,9 +11,10 @@ the model that ``accelerator.prepare`` returned.
 """
 
 import functools
-import os
 from types import ModuleType
 from typing import Any
+
+import torch
 
 import tutti.torch
 from tutti._after_import import after_import
@@ -43,9 +44,13 @@ def _teach(state: ModuleType) -> None:
         if options.get("backend") == _BACKEND:
             _, kind = prepare_backend(self, cpu, False, _BACKEND)
             if kind is kinds.NO:
-                if "LOCAL_RANK" in os.environ or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-                    raise ValueError(f"a launcher has started this process as one of several, and Accelerate would train "
-                                     f"alone, because torch finds no GPU: {_ON_CPU}")
+                rank, size, _, _, launcher = tutti.torch._core().launcher_identity()
+                if size > 1:
+                    mend = "start the script by torchrun, whose variables Accelerate reads"
+                    if not cpu and not torch.cuda.is_available():
+                        mend = f"torch finds no GPU, so {_ON_CPU}"
+                    raise ValueError(f"rank {rank}: {launcher} has started {size} processes, and Accelerate would let each of "
+                                     f"them train alone: {mend}")
                 options.pop("backend")  # there is one process, and no group
         make(self, cpu, **options)
 
