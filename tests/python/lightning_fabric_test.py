@@ -133,6 +133,26 @@ def test_states_that_one_rank_lacks(strategy, tmp_path):
     run_trainers(2, lacks_states_on_one_rank, strategy, str(tmp_path / "state.ckpt"), timeout=8)
 
 
+def warms_up(rank):
+    for with_fabric in (True, False):
+        for strategy, steps_of_it in (("qadam", 4), ("qadam:hierarchical=false,warmup_steps=7", 7)):
+            made, module = fabric(f"tutti:{strategy}"), Model().net
+            optimizer = tutti.lightning.QAdamOptimizer(module.parameters(), 0.05, warmup_steps=4)
+            model = (made.setup(module, optimizer)[0]._forward_module if with_fabric else
+                     tutti.torch.DistributedDataParallel(module, optimizer, strategy))
+            assert f"warmup_steps={steps_of_it}," in model.strategy
+            for inputs, targets in loader(count=8 * steps_of_it, seed=rank):
+                assert not optimizer.frozen
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(model(inputs), targets).backward()
+                optimizer.step()
+            assert optimizer.frozen
+
+
+def test_qadam_takes_the_warm_up_of_its_optimizer():
+    run_trainers(2, warms_up)
+
+
 def takes_options(rank):
     made = fabric("tutti:decentralized,find_unused_parameters=true,broadcast_buffers=false,gradient_as_bucket_view=true")
     module = Model().net

@@ -50,7 +50,8 @@ class TuttiFabricStrategy(Remade):
         **options: Any,
     ) -> None:
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
-        self.exchanged_by, of_ddp = _names.read(algorithm, options)
+        self._named, of_ddp = _names.read(algorithm, options)
+        self.exchanged_by = tutti.torch.parse_strategy(self._named)
         super().__init__(
             accelerator=accelerator, parallel_devices=parallel_devices, cluster_environment=cluster_environment,
             checkpoint_io=checkpoint_io, precision=precision, process_group_backend=process_group_backend,
@@ -92,7 +93,7 @@ class TuttiFabricStrategy(Remade):
         if self.exchanged_by.exchanges == "gradients" and not autotunes:
             return super().setup_module_and_optimizers(module, optimizers, scheduler)
         options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
-        model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, autotune=autotunes, **options)
+        model = tutti.torch.DistributedDataParallel(module, optimizers, self._named, autotune=autotunes, **options)
         self._add(model, None)
         if getattr(self.precision, "scaler", None) is not None:
             self.precision.scaler = shared_scaler(model, self.precision.scaler)

@@ -98,8 +98,8 @@ def _ddp_options_of(name: str) -> tuple[str, dict[str, Any]]:
     return with_options(before, *own), of_ddp
 
 
-def read(algorithm: Any, options: dict[str, Any]) -> tuple[tutti.torch.Strategy, dict[str, Any]]:
-    """The strategy that ``algorithm`` and ``options`` name, and those of the options that are DDP's.
+def read(algorithm: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The strategy name that ``algorithm`` and ``options`` make, and those of the options that are DDP's.
 
     ``algorithm`` is a strategy name, or an object whose attribute ``strategy`` is one.
     """
@@ -111,7 +111,7 @@ def read(algorithm: Any, options: dict[str, Any]) -> tuple[tutti.torch.Strategy,
         raise ValueError(f"{key} is given twice: as an option, and in the name of the strategy")
     of_ddp = {key: value for key, value in {**in_name, **options}.items() if key in _DDP_OPTIONS}
     own = (f"{key}={_text(value)}" for key, value in options.items() if key not in of_ddp)
-    return tutti.torch.parse_strategy(with_options(name, *own)), of_ddp
+    return with_options(name, *own), of_ddp
 
 
 def wrapper_options(of_ddp: dict[str, Any], strategy: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import tutti.torch
 from tutti.lightning import _batches, _environment, _failures, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
-from tutti.lightning.qadam import QAdamOptimizer
 
 
 class SyncsBatchNorm:
@@ -78,7 +77,9 @@ class TuttiStrategy(Remade):
                 raise ValueError(f"{type(self).__name__}: {name} is for Lightning's DDPStrategy; here algorithm says how "
                                  "gradients are exchanged")
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
-        self.exchanged_by, of_ddp = _names.read(algorithm, options)
+        # As the user says it: a number of warm-up steps that the name leaves out is that of the optimizer.
+        self._named, of_ddp = _names.read(algorithm, options)
+        self.exchanged_by = tutti.torch.parse_strategy(self._named)
         of_ddp.setdefault("gradient_as_bucket_view", flatten)
         super().__init__(
             accelerator=accelerator, parallel_devices=parallel_devices, cluster_environment=cluster_environment,
@@ -92,7 +93,6 @@ class TuttiStrategy(Remade):
         self._is_alone = False  # an exception has ended the training: other ranks may make no more collectives
         self._optimizers_made = False
         self._validation_begins = False
-        self._warmup_is_given = "warmup_steps" in options or "warmup_steps=" in str(getattr(algorithm, "strategy", algorithm))
 
     @property
     def algorithm(self) -> str:
@@ -153,14 +153,15 @@ class TuttiStrategy(Remade):
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
         options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
-        name = self.exchanged_by.name
         if self.exchanged_by.exchanges == "momentum":
-            name = self._name_with_warmup(name)
-            self.exchanged_by = tutti.torch.parse_strategy(name)
-        return tutti.torch.DistributedDataParallel(module, self.optimizers, name, autotune=self.autotunes, **options)
+            self._check_qadam()
+        wrapper = tutti.torch.DistributedDataParallel(
+            module, self.optimizers, self._named, autotune=self.autotunes, **options)
+        self.exchanged_by = tutti.torch.parse_strategy(wrapper.strategy)
+        return wrapper
 
-    def _name_with_warmup(self, name: str) -> str:
-        """The strategy name, with the number of warm-up steps that the optimizer was given."""
+    def _check_qadam(self) -> None:
+        """MisconfigurationException where the module or the Trainer has what ``qadam`` cannot train with."""
         mistake = None
         if len(self.optimizers) != 1 or not isinstance(self.optimizers[0], tutti.torch.QAdam):
             found = ", ".join(type(optimizer).__name__ for optimizer in self.optimizers) or "none"
@@ -174,12 +175,6 @@ class TuttiStrategy(Remade):
             mistake = "qadam works on momentum, which clipping would change: leave gradient_clip_val out"
         if mistake is not None:
             raise self.classes.MisconfigurationException(mistake)
-        optimizer = self.optimizers[0]
-        if self._warmup_is_given or not isinstance(optimizer, QAdamOptimizer):
-            return name
-        base, _, options = name.partition(":")
-        kept = [option for option in options.split(",") if not option.startswith("warmup_steps=")]
-        return _names.with_options(base, *kept, f"warmup_steps={optimizer.warmup_steps}")
 
     def setup(self, trainer: Any) -> None:
         self._is_alone = False

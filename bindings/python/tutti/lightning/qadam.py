@@ -14,8 +14,8 @@ class QAdamOptimizer(tutti.torch.QAdam):
         def configure_optimizers(self):
             return QAdamOptimizer(self.parameters(), lr=0.05, warmup_steps=100)
 
-    ``Trainer(strategy=BaguaStrategy("qadam"))`` reads ``warmup_steps``; the other arguments are those of QAdam. From
-    Bagua's ``QAdamOptimizer``.
+    Trainer, Fabric and :class:`tutti.torch.DistributedDataParallel` read ``warmup_steps`` where the strategy ``qadam``
+    does not say a number itself; the other arguments are those of QAdam. From Bagua's ``QAdamOptimizer``.
     """
 
     _how_to_use = ('train by Trainer(strategy="tutti:qadam"); without a Trainer pass it to '

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.torch import optimizer_steps, states
-from tutti.torch.qadam import QAdam
+from tutti.torch.qadam import QAdam, with_warmup_of
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
 # Attributes of a module that list names of parameters and buffers which each rank has for itself: torch's and Bagua's.
@@ -156,7 +156,7 @@ class DistributedDataParallel(torch.nn.Module):
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
-            backend, parameters, named_buffers, strategy, buffers, find_unused_parameters, int(bucket_cap_mb * 2**20),
+            backend, parameters, named_buffers, with_warmup_of(optimizer, strategy), buffers, find_unused_parameters, int(bucket_cap_mb * 2**20),
             autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")

@@ -18,6 +18,15 @@ def _state_in(state_dict: dict[str, Any]) -> torch.Tensor | None:
     return max(found, key=torch.numel, default=None)
 
 
+def with_warmup_of(optimizers: Iterable[torch.optim.Optimizer], strategy: str) -> str:
+    """``strategy`` with the ``warmup_steps`` of an optimizer that has some, such as ``tutti.lightning.QAdamOptimizer``."""
+    name, _, options = strategy.partition(":")
+    steps = [optimizer.warmup_steps for optimizer in optimizers if hasattr(optimizer, "warmup_steps")]
+    if name != "qadam" or "warmup_steps=" in options or not steps:
+        return strategy
+    return f"{name}:{','.join(filter(None, (options, f'warmup_steps={steps[0]}')))}"
+
+
 class QAdam(torch.optim.Optimizer):
     """Adam whose ranks exchange momentum in 8 bits per element, once its variance has settled.
 
