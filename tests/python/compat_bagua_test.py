@@ -54,8 +54,8 @@ def trains(rank, name):
     assert last < 0.5 * first, (first, last)
     assert list(model.state_dict()) == keys and list(model.named_modules())[0][1] is model
     if name == "async":
-        algorithm.abort(model)
-        algorithm.resume(model)
+        model.bagua_algorithm.abort(model)
+        model.bagua_algorithm.resume(model)
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     every = [torch.empty_like(weights) for _ in range(2)]
     dist.all_gather(every, weights)
@@ -141,6 +141,7 @@ def is_a_module(rank):
     another = torch.optim.SGD(model.parameters(), 0.1)
     model.with_bagua([another], algorithms.gradient_allreduce.GradientAllReduceAlgorithm())
     train_steps(rank, model, another, steps=3)
+    assert isinstance(model.bagua_algorithm, algorithms.gradient_allreduce.GradientAllReduceAlgorithm)
     with pytest.raises(TypeError, match="with_bagua: algorithm is a str; give an algorithm of bagua.torch_api"):
         model.with_bagua([another], "bytegrad")
     with pytest.raises(ValueError, match="this Sequential is not trained by an algorithm: call model.with_bagua"):

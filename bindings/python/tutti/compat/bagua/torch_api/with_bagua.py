@@ -37,8 +37,9 @@ def with_bagua(
     Today: ``model = tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)``, and
     ``model.broadcast_optimizer(optimizer)``. Parameters and buffers become those of rank 0, except those that the module
     says to ignore; so do the states and options of optimizers, which a script may have loaded on rank 0 alone.
-    ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. A second call
-    replaces the algorithm of the first. Errors are those of DistributedDataParallel.
+    ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. The module's
+    ``bagua_algorithm`` is ``algorithm``; a second call replaces that of the first. Errors are those of
+    DistributedDataParallel.
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
@@ -53,6 +54,7 @@ def with_bagua(
         wrapper.broadcast_optimizer(optimizer)
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
     vars(self)[_KEPT_AS] = _Kept(wrapper)
+    self.bagua_algorithm = algorithm
     return self
 
 

@@ -15,7 +15,6 @@ class QAdamAlgorithm(Algorithm):
             raise TypeError(f"QAdamAlgorithm: expected a QAdamOptimizer as q_adam_optimizer, and got one of "
                             f"type {type(q_adam_optimizer).__name__}")
         super().__init__("qadam", warmup_steps=warmup_steps, hierarchical=hierarchical)
-        self.optimizer = q_adam_optimizer
 
 
 _missing = missing_names.getattr_of("bagua.torch_api.algorithms.q_adam")
