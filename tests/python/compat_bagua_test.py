@@ -2,12 +2,14 @@
 
 import copy
 import io
+import math
 
 import numpy
 import pytest
 import torch
 import torch.distributed as dist
 
+import tutti.torch
 from ranks import run_ranks
 from tutti.compat.bagua.torch_api import algorithms  # gives torch.nn.Module its with_bagua
 
@@ -171,6 +173,29 @@ def replaces_qadam(rank):
 
 def test_another_algorithm_after_qadam():
     run_ranks(2, replaces_qadam)
+
+
+def scales_losses(rank, name):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(TypeError, match="GradScaler is for .* a module after with_bagua, not Sequential"):
+        tutti.torch.GradScaler(model)
+    model.with_bagua([optimizer], ALGORITHMS[name]())
+    scaler = tutti.torch.GradScaler(model, init_scale=1024.0, growth_interval=1000)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = model(torch.full((2, 6), 1.0 + rank)).square().mean()
+        if (step, rank) == (2, 0):  # gradients of this rank alone overflow
+            loss = loss * math.inf
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert scaler.get_scale() == 512 and model[0].weight.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["bytegrad", "decentralized", "low_precision_decentralized"])
+def test_all_ranks_skip_the_steps_in_which_the_gradients_of_one_overflow(name):
+    run_ranks(2, scales_losses, name)
 
 
 def keeps_an_expert(rank):

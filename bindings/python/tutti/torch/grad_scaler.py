@@ -7,23 +7,30 @@ import torch
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 
 
+# The attribute of a module that with_bagua was called on; `wrapper` in it is what exchanges the module's gradients or weights.
+KEPT_AS = "_tutti_replicas"
+
+
 class GradScaler(torch.amp.GradScaler):
     """torch's ``GradScaler`` for a model whose gradients may overflow on one rank only.
 
         scaler = tutti.torch.GradScaler(model)
 
+    ``model`` is a :class:`tutti.torch.DistributedDataParallel`, or a module that ``with_bagua`` was called on before.
     All ranks skip a step when the gradients of any rank overflow, so their scales and weights stay in step; in a
     skipped step the strategy exchanges no weights. (An optimizer made with ``fused=True`` skips by itself: such a step
     counts, and the strategy exchanges weights as always.) What a codec holds back follows the scale. All ranks call ``scale``,
     ``unscale_`` and ``step`` in the same order. Options are those of ``torch.amp.GradScaler``.
     """
 
-    def __init__(self, model: DistributedDataParallel, **options: Any) -> None:
-        if not isinstance(model, DistributedDataParallel):
-            raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, not {type(model).__name__}: beside "
-                            "tutti.torch.register use torch.amp.GradScaler, and tell the exchange with set_loss_scale")
+    def __init__(self, model: torch.nn.Module, **options: Any) -> None:
+        wrapper = getattr(getattr(model, KEPT_AS, None), "wrapper", model)
+        if not isinstance(wrapper, DistributedDataParallel):
+            raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, or for a module after with_bagua, not "
+                            f"{type(model).__name__}: beside tutti.torch.register use torch.amp.GradScaler, and tell the "
+                            "exchange with set_loss_scale")
         super().__init__(next((parameter.device.type for parameter in model.parameters()), "cpu"), **options)
-        self._model = model
+        self._model = wrapper
 
     def scale(self, outputs: Any) -> Any:
         if self.is_enabled():

@@ -8,8 +8,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.compat.bagua.torch_api.algorithms.strategy import Algorithm
-
-_KEPT_AS = "_tutti_replicas"  # the attribute of a module that keeps what exchanges its gradients or weights
+from tutti.torch.grad_scaler import KEPT_AS
 
 
 class _Kept:
@@ -44,23 +43,23 @@ def with_bagua(
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
                         "bagua.torch_api.algorithms, such as ByteGradAlgorithm()")
-    if _KEPT_AS in vars(self):
+    if KEPT_AS in vars(self):
         # The wrapper ends here, and its optimizer may be that of the next one.
-        if vars(self)[_KEPT_AS].wrapper is not None:
-            vars(self)[_KEPT_AS].wrapper._leave_optimizers()
-        del vars(self)[_KEPT_AS]
+        if vars(self)[KEPT_AS].wrapper is not None:
+            vars(self)[KEPT_AS].wrapper._leave_optimizers()
+        del vars(self)[KEPT_AS]
     wrapper = tutti.torch.DistributedDataParallel(self, optimizers, algorithm.strategy, process_group)
     for optimizer in wrapper._optimizers:
         wrapper.broadcast_optimizer(optimizer)
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
-    vars(self)[_KEPT_AS] = _Kept(wrapper)
+    vars(self)[KEPT_AS] = _Kept(wrapper)
     self.bagua_algorithm = algorithm
     return self
 
 
 def wrapper_of(model: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
     """What exchanges the gradients or weights of ``model``. ValueError unless ``model.with_bagua`` was called."""
-    wrapper = getattr(vars(model).get(_KEPT_AS), "wrapper", None)
+    wrapper = getattr(vars(model).get(KEPT_AS), "wrapper", None)
     if wrapper is None:
         raise ValueError(f"this {type(model).__name__} is not trained by an algorithm: call model.with_bagua([optimizer], "
                          "algorithm) before")
