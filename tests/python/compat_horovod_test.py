@@ -104,6 +104,10 @@ def reduce_all(rank):
     results["fp16"] = hvd.allreduce(tensor, compression=hvd.Compression.fp16).tolist()
     results["integers"] = hvd.allreduce(torch.tensor([rank, 3]), compression=hvd.Compression.fp16).tolist()
     results["unchanged"] = tensor.tolist() == ([1, 4] if rank == 0 else [3, 2])
+    results["scaled"] = hvd.allreduce(tensor, op=hvd.Max, prescale_factor=-2.0, postscale_factor=0.5).tolist()
+    handle = hvd.allreduce_async(tensor, op=hvd.Sum, postscale_factor=0.5)
+    results["scaled once"] = hvd.synchronize(handle).tolist() == hvd.synchronize(handle).tolist() == [2, 3]
+    results["scaled in place"] = hvd.allreduce_(tensor.clone(), prescale_factor=2.0).tolist()
     handle = hvd.allreduce_async(tensor, op=hvd.Sum)
     results["async"] = hvd.synchronize(handle).tolist()
     results["polled"] = hvd.poll(handle)
@@ -128,6 +132,9 @@ def test_allreduce():
         "fp16": [2, 3],
         "integers": [0, 3],
         "unchanged": True,
+        "scaled": [-1, -2],
+        "scaled once": True,
+        "scaled in place": [4, 6],
         "async": [4, 6],
         "polled": True,
         "strided": [[0, 4], [2, 6]],
@@ -157,7 +164,8 @@ def gradients(rank):
     weights = torch.tensor([1.0, 2.0, 3.0, 4.0]) * (rank + 1)
     found = []
     for call in (lambda x: hvd.allreduce(x, op=hvd.Sum), hvd.allreduce, lambda x: hvd.allgather(x[:2]),
-                 lambda x: hvd.broadcast(x, 1), hvd.alltoall):
+                 lambda x: hvd.broadcast(x, 1), hvd.alltoall,
+                 lambda x: hvd.allreduce(x, prescale_factor=2.0, postscale_factor=3.0)):
         x = torch.zeros(4, requires_grad=True)
         result = call(x)
         (result * weights[:len(result)]).sum().backward()
@@ -169,8 +177,9 @@ def gradients(rank):
 def test_gradients_of_collectives():
     maximum = "NotImplementedError: hvd.allreduce: only hvd.Average and hvd.Sum have a gradient; detach() the tensor"
     first, second = on_two_ranks(gradients)
-    assert first == ([[3, 6, 9, 12], [1.5, 3, 4.5, 6], [1.5, 3, 0, 0], [0, 0, 0, 0], [1, 2, 2, 4]], maximum)
-    assert second == ([[3, 6, 9, 12], [1.5, 3, 4.5, 6], [4.5, 6, 0, 0], [1.5, 3, 4.5, 6], [3, 4, 6, 8]], maximum)
+    assert first == ([[3, 6, 9, 12], [1.5, 3, 4.5, 6], [1.5, 3, 0, 0], [0, 0, 0, 0], [1, 2, 2, 4], [9, 18, 27, 36]], maximum)
+    assert second == ([[3, 6, 9, 12], [1.5, 3, 4.5, 6], [4.5, 6, 0, 0], [1.5, 3, 4.5, 6], [3, 4, 6, 8], [9, 18, 27, 36]],
+                      maximum)
 
 
 def contrasts(rank):
@@ -256,7 +265,7 @@ def train(rank, how, passes=1, compression=hvd.Compression.none):
     hvd.broadcast_parameters(net.state_dict(), root_rank=0)
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
     same = hvd.DistributedOptimizer(optimizer, named_parameters=net.named_parameters(), compression=compression,
-                                    backward_passes_per_step=passes)
+                                    backward_passes_per_step=passes, gradient_predivide_factor=2.0, num_groups=2)
     assert same is optimizer and isinstance(optimizer, torch.optim.SGD)
     for step in range(STEPS):
         def closure():
@@ -311,6 +320,21 @@ def test_the_optimizer_sends_half_precision():
     assert first == second
     assert_close(first, train_alone(), 1e-2)
     assert first != train_alone()
+
+
+def has_sparse_gradients(rank):
+    embedding = torch.nn.Embedding(3, 1, sparse=True)
+    torch.nn.init.zeros_(embedding.weight)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), 1.0), sparse_as_dense=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        embedding(torch.tensor([rank, 2])).sum().backward()
+        optimizer.step()
+    return embedding.weight.flatten().tolist()
+
+
+def test_sparse_gradients_as_dense_ones():
+    assert on_two_ranks(has_sparse_gradients) == [[-1, -1, -2]] * 2
 
 
 def uneven(rank):
@@ -400,7 +424,8 @@ def misuse(rank):
     net = torch.nn.Linear(2, 1, bias=False)
     named = [("weight", net.weight)]
     texts = [raised_by(hvd.DistributedOptimizer, torch.optim.SGD(net.parameters(), 0.1), **more) for more in (
-        {"named_parameters": named * 2}, {"named_parameters": []}, {"backward_passes_per_step": 0}, {"op": hvd.Adasum})]
+        {"named_parameters": named * 2}, {"named_parameters": []}, {"backward_passes_per_step": 0}, {"op": hvd.Adasum},
+        {"gradient_predivide_factor": 2.0, "op": hvd.Sum})]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1))
     net(torch.ones(1, 2)).sum().backward()
     texts.append(raised_by(hvd.DistributedOptimizer, optimizer))
@@ -425,6 +450,7 @@ def test_misuse_of_the_optimizer_is_named():
             "ValueError: hvd.DistributedOptimizer: backward_passes_per_step=0; give 1 or more",
             "ValueError: hvd.Adasum: Tutti does not have it; use hvd.Average, or the strategy decentralized of "
             "tutti.torch.DistributedDataParallel, which mixes weights",
+            "ValueError: hvd.DistributedOptimizer: gradient_predivide_factor=2.0 is for op=hvd.Average; leave it out",
             "ValueError: hvd.DistributedOptimizer: optimizer is one of hvd.DistributedOptimizer already",
             f"RuntimeError: rank {rank}: optimizer.zero_grad() while gradients are on their way: call optimizer.step() "
             "or optimizer.synchronize() after loss.backward()",
@@ -434,5 +460,5 @@ def test_misuse_of_the_optimizer_is_named():
             "backward_passes_per_step=1 times before optimizer.step(): give hvd.DistributedOptimizer a larger "
             "backward_passes_per_step",
             f"NotImplementedError: hvd.DistributedOptimizer: rank {rank}: the gradient of a parameter of shape (3, 2) "
-            "is sparse; make the embedding with sparse=False"
+            "is sparse; make the embedding with sparse=False, or say sparse_as_dense=True"
         ]

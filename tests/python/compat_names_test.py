@@ -81,6 +81,8 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
     ("import bagua.unheard", "ModuleNotFoundError: Tutti has no bagua.unheard: docs/old_names.md says which"),
     ("import horovod.torch as hvd; hvd.SyncBatchNorm(3)",
      "AttributeError: Tutti has no horovod.torch.SyncBatchNorm: use tutti.torch.convert_sync_batchnorm(model)"),
+    ("import horovod.torch as hvd; hvd.allgather(1, process_set=hvd.global_process_set)",
+     "AttributeError: Tutti has no horovod.torch.global_process_set: use torch.distributed.new_group(ranks)"),
     ("import horovod.torch as hvd; hvd.unheard", "AttributeError: Tutti has no horovod.torch.unheard: docs/old_names"),
 ])
 def test_what_there_is_no_more(statement, text):

@@ -19,9 +19,10 @@ Adasum = "Adasum"
 class Handle:
     """A call under way; ``synchronize(handle)`` waits for it, ``poll(handle)`` asks whether it has ended."""
 
-    def __init__(self, work: dist.Work, tensor: torch.Tensor) -> None:
+    def __init__(self, work: dist.Work, tensor: torch.Tensor, postscale_factor: float) -> None:
         self._work = work
         self._tensor = tensor
+        self._postscale_factor = postscale_factor
 
 
 def poll(handle: Handle) -> bool:
@@ -32,7 +33,14 @@ def poll(handle: Handle) -> bool:
 def synchronize(handle: Handle) -> torch.Tensor:
     """Waits for the call of ``handle``; returns its result."""
     handle._work.wait()
+    _scale(handle._tensor, handle._postscale_factor)
+    handle._postscale_factor = 1.0  # a second call changes nothing
     return handle._tensor
+
+
+def _scale(tensor: torch.Tensor, factor: float) -> None:
+    if factor != 1.0:  # which a tensor of integers may have
+        tensor.detach().mul_(factor)
 
 
 def checked_op(op: Any, average: bool | None = None) -> dist.ReduceOp:
@@ -50,48 +58,61 @@ def checked_op(op: Any, average: bool | None = None) -> dist.ReduceOp:
 def allreduce_async_(tensor: torch.Tensor,
                      average: bool | None = None,
                      name: str | None = None,
-                     op: Any = None) -> Handle:
-    """Begins to reduce ``tensor`` over all ranks in place."""
+                     op: Any = None,
+                     prescale_factor: float = 1.0,
+                     postscale_factor: float = 1.0) -> Handle:
+    """Begins to reduce ``tensor`` over all ranks in place; factors multiply it before, and the result."""
     world.check_initialized()
-    return Handle(dist.all_reduce(tensor, op=checked_op(op, average), async_op=True), tensor)
+    op = checked_op(op, average)
+    _scale(tensor, prescale_factor)
+    return Handle(dist.all_reduce(tensor, op=op, async_op=True), tensor, postscale_factor)
 
 
 def allreduce_async(tensor: torch.Tensor,
                     average: bool | None = None,
                     name: str | None = None,
-                    op: Any = None) -> Handle:
+                    op: Any = None,
+                    prescale_factor: float = 1.0,
+                    postscale_factor: float = 1.0) -> Handle:
     """Begins to reduce ``tensor`` over all ranks; the result is a tensor of its own."""
-    return allreduce_async_(tensor.detach().clone(memory_format=torch.contiguous_format), average, name, op)
+    return allreduce_async_(tensor.detach().clone(memory_format=torch.contiguous_format), average, name, op,
+                            prescale_factor, postscale_factor)
 
 
 def allreduce_(tensor: torch.Tensor,
                average: bool | None = None,
                name: str | None = None,
-               op: Any = None) -> torch.Tensor:
+               op: Any = None,
+               prescale_factor: float = 1.0,
+               postscale_factor: float = 1.0) -> torch.Tensor:
     """Reduces ``tensor`` over all ranks in place, and returns it."""
-    return synchronize(allreduce_async_(tensor, average, name, op))
+    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor))
 
 
 class _AllReduce(torch.autograd.Function):
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, op: dist.ReduceOp) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, op: dist.ReduceOp, *factors: float) -> torch.Tensor:
         ctx.op = op
-        return synchronize(allreduce_async(tensor, op=op))
+        ctx.factors = factors
+        return synchronize(allreduce_async(tensor, None, None, op, *factors))
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if ctx.op not in (Average, Sum):
             raise NotImplementedError(
                 "hvd.allreduce: only hvd.Average and hvd.Sum have a gradient; detach() the tensor")
-        return allreduce(gradient, op=ctx.op), None
+        return _AllReduce.apply(gradient, ctx.op, *ctx.factors), None, None, None
 
 
 def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
-              compression: Any = Compression.none, op: Any = None) -> torch.Tensor:
+              compression: Any = Compression.none, op: Any = None, prescale_factor: float = 1.0,
+              postscale_factor: float = 1.0) -> torch.Tensor:
     """The average of ``tensor`` over all ranks, or what ``op`` says; the gradient is reduced alike.
 
+    ``prescale_factor`` multiplies what the ranks give, and ``postscale_factor`` the result.
     Today: ``torch.distributed.all_reduce``.
     """
     sent, context = compression.compress(tensor)
-    return compression.decompress(_AllReduce.apply(sent, checked_op(op, average)), context)
+    reduced = _AllReduce.apply(sent, checked_op(op, average), prescale_factor, postscale_factor)
+    return compression.decompress(reduced, context)

@@ -21,8 +21,9 @@ _hooks: MutableMapping[torch.nn.Parameter, RemovableHandle] = WeakIdKeyDictionar
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
-                         compression: Any = Compression.none, backward_passes_per_step: int = 1,
-                         op: Any = Average) -> torch.optim.Optimizer:
+                         compression: Any = Compression.none, backward_passes_per_step: int = 1, op: Any = Average,
+                         gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
+                         sparse_as_dense: bool = False) -> torch.optim.Optimizer:
     """Lets ``optimizer`` average gradients over all ranks; returns it, with more methods.
 
     Each gradient is sent as soon as it has been computed in ``backward_passes_per_step`` backward passes, whose sum it
@@ -33,6 +34,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         with optimizer.skip_synchronize():
             optimizer.step()
+
+    With ``sparse_as_dense`` sparse gradients become dense ones before they are sent. ``gradient_predivide_factor``, which
+    parts the division of the average, is for ``op=hvd.Average`` alone; it, ``num_groups`` and ``groups`` have no effect.
 
     Today: DistributedDataParallel with the backend ``tutti``, and the optimizer as it is.
     """
@@ -47,7 +51,11 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
             f"hvd.DistributedOptimizer: backward_passes_per_step={backward_passes_per_step}; give 1 or more")
     if named_parameters is not None:
         _check_names(list(named_parameters), optimizer)
-    _Exchange(optimizer, compression, backward_passes_per_step, checked_op(op)).attach()
+    op = checked_op(op)
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError(f"hvd.DistributedOptimizer: gradient_predivide_factor={gradient_predivide_factor} is for "
+                         "op=hvd.Average; leave it out")
+    _Exchange(optimizer, compression, backward_passes_per_step, op, sparse_as_dense).attach()
     return optimizer
 
 
@@ -68,11 +76,13 @@ def _check_names(named: list[tuple[str, torch.nn.Parameter]], optimizer: torch.o
 class _Exchange:
     """The gradients of one optimizer on their way."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, compression: Any, passes: int, op: dist.ReduceOp) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, compression: Any, passes: int, op: dist.ReduceOp,
+                 sparse_as_dense: bool) -> None:
         self._optimizer = optimizer
         self._compression = compression
         self._passes = passes
         self._op = op
+        self._sparse_as_dense = sparse_as_dense
         self._parameters: list[torch.nn.Parameter] = []
         self._counts: list[int] = []  # backward passes of each parameter since the last step
         # What was sent for the first parameters of the list: the call, the gradient, what travels, and its context. All
@@ -149,9 +159,12 @@ class _Exchange:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)  # another rank may have computed one
         if parameter.grad.is_sparse:
-            raise NotImplementedError(
-                f"hvd.DistributedOptimizer: rank {world.rank()}: the gradient of a parameter of shape "
-                f"{tuple(parameter.shape)} is sparse; make the embedding with sparse=False")
+            if not self._sparse_as_dense:
+                raise NotImplementedError(
+                    f"hvd.DistributedOptimizer: rank {world.rank()}: the gradient of a parameter of shape "
+                    f"{tuple(parameter.shape)} is sparse; make the embedding with sparse=False, or say "
+                    "sparse_as_dense=True")
+            parameter.grad = parameter.grad.to_dense()
         sent, context = self._compression.compress(parameter.grad)
         work = dist.all_reduce(sent, op=self._op, async_op=True)
         self._sent.append((work, parameter.grad, sent, context))
