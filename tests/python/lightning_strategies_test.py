@@ -6,7 +6,9 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 
+import tutti.compat.horovod.torch as hvd
 import tutti.lightning
 from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, trainer, weights_of
 from lightning_model import run_trainers
@@ -319,6 +321,30 @@ def keeps_its_rates(rank):
 
 def test_horovod_multiplies_rates_once_for_several_fits():
     assert run_trainers(2, keeps_its_rates) == [pytest.approx([0.1] * 4)] * 2
+
+
+def gathers(rank):
+    model = Model()
+    found = []
+
+    def on_train_start():
+        found.extend((hvd.rank(), hvd.size(), model.all_gather(torch.full((rank + 1, 2), rank)).tolist(),
+                      model.all_gather(torch.tensor(rank)).tolist()))
+        x = torch.ones(rank + 1, requires_grad=True)
+        (model.all_gather(x, sync_grads=True) * torch.arange(3.0)).sum().backward()
+        found.append(x.grad.tolist())
+        with pytest.raises(ValueError, match="group is a group of some ranks"):
+            model.all_gather(x, group=dist.new_group([0, 1]))
+
+    model.on_train_start = on_train_start
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    trainer("horovod", max_epochs=1).fit(model, loader())
+    return found
+
+
+def test_hooks_of_horovod_gather_different_numbers_of_rows():
+    rows = [[0, 0], [1, 1], [1, 1]], [0, 1]
+    assert run_trainers(2, gathers) == [[0, 2, *rows, [0]], [1, 2, *rows, [1, 2]]]
 
 
 def fits_in_parts(rank, strategy, epochs):

@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+from tutti.compat.horovod.torch import allgather, world
 from tutti.lightning._strategy import TuttiStrategy
 
 
@@ -98,6 +100,10 @@ class HorovodStrategy(TuttiStrategy):
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self.world_size, "rank": self.global_rank}
 
+    def setup_distributed(self) -> None:
+        super().setup_distributed()
+        world.init()  # Lightning's strategy did so for scripts that call hvd.rank() in a hook
+
     def setup_optimizers(self, trainer: Any) -> None:
         super().setup_optimizers(trainer)
         if not self._scale_lr:
@@ -112,5 +118,9 @@ class HorovodStrategy(TuttiStrategy):
                 scale_scheduler(config.scheduler, self.world_size)
 
     def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
-        gathered = super().all_gather(tensor, group=group, sync_grads=sync_grads)
-        return gathered.flatten(0, 1) if gathered.dim() > 1 else gathered
+        """The tensors of all ranks, concatenated on dimension 0, where they may differ."""
+        if group not in (None, dist.group.WORLD):
+            raise ValueError("HorovodStrategy.all_gather: group is a group of some ranks, and Horovod gathers over all: leave "
+                             "group out, or use torch.distributed.all_gather")
+        with torch.set_grad_enabled(sync_grads and torch.is_grad_enabled()):
+            return allgather(tensor)
