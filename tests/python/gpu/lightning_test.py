@@ -138,6 +138,10 @@ def of_launcher(monkeypatch, rank, size):
 def test_ranks_of_horovod_have_one_gpu_each(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert of_launcher(monkeypatch, 2, 4).root_device == torch.device("cuda", 2)
+    for strategy in ("horovod", "Horovod", pl.strategies.HorovodStrategy()):
+        assert pl.Trainer(accelerator="gpu", strategy=strategy, logger=False).strategy.root_device.index == 2
+    monkeypatch.setenv("HOROVOD_SIZE", "4")
+    assert pl.Trainer(accelerator="gpu", logger=False).strategy.root_device == torch.device("cuda", 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(Exception, match="has started 4 processes on this machine, which has 1 GPUs"):
         print(of_launcher(monkeypatch, 2, 4).root_device)

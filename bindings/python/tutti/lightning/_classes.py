@@ -74,4 +74,5 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
 
     module["strategy_for_trainer"] = lambda strategy: strategy_for(
         _horovod.named_by_launcher(strategy), tutti, tuple(_TRAINER))
+    module["devices_for"] = _horovod.devices_for
     module["strategy_for_fabric"] = lambda strategy: strategy_for(strategy, of_fabric, (_fabric.TuttiFabricStrategy,))

@@ -16,6 +16,12 @@ def named_by_launcher(strategy: Any) -> Any:
     return "horovod" if launched else strategy
 
 
+def devices_for(strategy: Any, devices: Any) -> Any:
+    """What ``Trainer(devices=)`` means to ``strategy``: one device for each process of horovodrun, if none is named."""
+    named = isinstance(strategy, str) and strategy.lower() == "horovod"
+    return 1 if devices == "auto" and (named or isinstance(strategy, HorovodStrategy)) else devices
+
+
 # The learning rates in a group of parameters: the present one, and those from which schedulers compute others.
 _RATES = {"lr", "initial_lr", "max_lr", "min_lr"}
 

@@ -100,16 +100,16 @@ def _add_to(package: str, fabric: str, imported: ModuleType) -> None:
     for strategy in {strategy for _, strategy, _ in classes.NAMES}:
         setattr(strategies, strategy.__name__, strategy)
     connectors = importlib.import_module(f"{package}.trainer.connectors.accelerator_connector")
-    _take_names(connectors._AcceleratorConnector, classes.strategy_for_trainer)
+    _take_names(connectors._AcceleratorConnector, classes.strategy_for_trainer, classes.devices_for)
     of_fabric = importlib.import_module(f"{fabric}.connector")._Connector
-    _take_names(of_fabric, classes.strategy_for_fabric)
+    _take_names(of_fabric, classes.strategy_for_fabric, classes.devices_for)
     for connector in (connectors._AcceleratorConnector, of_fabric):
         _know_launchers(connector, classes.TuttiEnvironment)
     if _ddp_is_ours:
         _replace_ddp(package, fabric)
 
 
-def _take_names(connector: type, strategy_for: Any) -> None:
+def _take_names(connector: type, strategy_for: Any, devices_for: Any) -> None:
     """Lets the connector of a Trainer or Fabric take names such as ``"tutti:bytegrad"``, which no registry lists."""
     connect = connector.__init__
 
@@ -117,6 +117,8 @@ def _take_names(connector: type, strategy_for: Any) -> None:
     def takes_names(self: Any, *arguments: Any, **keywords: Any) -> None:
         if "strategy" in keywords:
             keywords["strategy"] = strategy_for(keywords["strategy"])
+            if "devices" in keywords:  # Lightning would take all GPUs of the machine
+                keywords["devices"] = devices_for(keywords["strategy"], keywords["devices"])
         connect(self, *arguments, **keywords)
 
     connector.__init__ = takes_names
