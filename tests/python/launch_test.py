@@ -110,7 +110,7 @@ def test_several_nodes_without_an_address(tmp_path):
 def test_the_rendezvous_of_tutti_comes_before_an_address_for_torch(tmp_path):
     variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1",
                  "MASTER_ADDR": "left.from.yesterday", "TUTTI_RENDEZVOUS": "node7:4711"}
-    script = "from tutti.torch import _core, _launch\nprint(_launch._address(_core()))"
+    script = "from tutti.torch import _core, _launch\nprint(_launch.address(_core()))"
     ended = forked_python.run([write(tmp_path, script)], **variables)
     assert "('node7', 4711)" in ended.stdout, ended.stdout
 

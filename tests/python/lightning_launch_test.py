@@ -101,6 +101,24 @@ def test_mpirun(mpirun, tmp_path):
     assert all("say devices=2, num_nodes=1" in line for line in wrong), wrong
 
 
+def test_where_ddp_meets_under_mpirun():
+    program = """
+from tutti.lightning.of_pytorch_lightning import TuttiEnvironment
+environment = TuttiEnvironment()
+print(environment.main_address, environment.main_port)
+"""
+    mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+    def place(size, expected=0, **more):
+        ended = forked_python.run(["-c", program], expected, OMPI_COMM_WORLD_SIZE=size, **mpirun, **more)
+        return ended.stdout.split() or ended.stderr
+
+    assert place("2") == ["127.0.0.1", "29500"]
+    assert "nothing says where rank 0 is" in (error := place("4", expected=1)) and "MASTER_ADDR=host" in error, error
+    assert place("4", MASTER_ADDR="node1") == ["node1", "29500"]
+    assert place("4", TUTTI_RENDEZVOUS="node1:29600") == ["node1", "29600"]
+
+
 def test_horovod_without_a_launcher(tmp_path):
     script = write(tmp_path, SCRIPT)
     check(forked_python.run([script, "horovod", 1]).stdout, "horovod", 1, 16)

@@ -33,13 +33,19 @@ class LauncherEnvironment:
     def _identity(self) -> tuple[int, int, int, int, str]:
         return _identity()
 
+    def _main(self) -> tuple[str, int]:
+        """Where Lightning's own strategies meet. ValueError where nothing says so, and there are several nodes."""
+        if self.local_size() < self.world_size():
+            return _launch.address(tutti.torch._core())
+        return os.environ.get("MASTER_ADDR", "127.0.0.1"), _launch.main_port()
+
     @property
     def main_address(self) -> str:
-        return os.environ.get("MASTER_ADDR", "127.0.0.1")
+        return self._main()[0]
 
     @property
     def main_port(self) -> int:
-        return _launch.main_port()
+        return self._main()[1]
 
     @staticmethod
     def detect() -> bool:

@@ -41,7 +41,7 @@ def main_port() -> int:
     return int(given)
 
 
-def _address(extension) -> tuple[str, int]:
+def address(extension) -> tuple[str, int]:
     """Where rank 0 of a job on several nodes serves torch's store."""
     if os.environ.get("MASTER_ADDR") and not os.environ.get("TUTTI_RENDEZVOUS"):
         return os.environ["MASTER_ADDR"], main_port()
@@ -74,7 +74,7 @@ def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
     elif local_size == size and not os.environ.get("MASTER_ADDR"):
         store = _on_this_node(_core(), rank, size, timeout)
     else:
-        host, port = _address(_core())
+        host, port = address(_core())
         store = dist.TCPStore(host, port, size, rank == 0, timeout, multi_tenant=True)
     yield store, rank, size
     raise RuntimeError(f"init_process_group: {SCHEME}:// cannot meet a second time")
