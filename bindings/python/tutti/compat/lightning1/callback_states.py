@@ -30,7 +30,8 @@ def _save(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: 
 def _load(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: Any,
           checkpoint: dict[str, Any]) -> None:
     """Calls on_load_checkpoint with the state alone; without a state there is nothing to call it with."""
-    state = checkpoint.get("callbacks", {}).get(callback.state_key)
+    states = checkpoint.get("callbacks", {})
+    state = states.get(callback.state_key, states.get(callback._legacy_state_key))  # the class, before Lightning 1.5
     if state is not None:
         function(*(trainer, pl_module, state)[3 - len(positional(function)):])
 
