@@ -124,8 +124,8 @@ def join(device: int = -1) -> int:
     """Returns when all ranks have called it: a barrier. The result is a rank that was there, the same on all ranks.
 
     Horovod's join let a rank without data take part in the calls of the others. Here such calls of the others are
-    errors that name this rank: give all ranks as many batches (DistributedSampler does), or use
-    ``torch.distributed.algorithms.Join``. ``device`` has no effect.
+    errors that name this rank: give all ranks as many batches (DistributedSampler does), or train in torch's
+    DistributedDataParallel, whose ``join()`` serves uneven data. ``device`` has no effect.
     """
     barrier()
     return size() - 1
