@@ -115,19 +115,19 @@ class Model(BoringModel):
         return super().training_step(batch, batch_idx)
 
 folder, strategy = sys.argv[1:]
-size = int(os.environ["LOCAL_WORLD_SIZE"])
+devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
 save = pl.callbacks.ModelCheckpoint(folder, save_last=True)
-trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=size, max_epochs=4, callbacks=[save], logger=False,
-                     limit_train_batches=2, limit_val_batches=1, enable_progress_bar=False)
+trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=devices, num_nodes=nodes, max_epochs=4,
+                     callbacks=[save], logger=False, limit_train_batches=2, limit_val_batches=1, enable_progress_bar=False)
 last = f"{folder}/last.ckpt"
 trainer.fit(Model(), ckpt_path=last if os.path.exists(last) else None)
 os.write(1, f"<rank {trainer.global_rank} ended at step {trainer.global_step} epoch {trainer.current_epoch}>\\n".encode())
 """
 
 
-def check_second_life(text):
+def check_second_life(text, ranks=2):
     assert sorted(line for line in text.split("\n") if line.startswith("<")) == [
-        f"<rank {rank} ended at step 8 epoch 4>" for rank in (0, 1)
+        f"<rank {rank} ended at step 8 epoch 4>" for rank in range(ranks)
     ], text
 
 
@@ -141,3 +141,11 @@ def test_a_job_goes_on_after_a_killed_rank(tmp_path):
     first = forked_python.run_on_ranks(2, words, expected=1)
     assert "<rank" not in first.stdout and "rank 1" in first.stderr, first
     check_second_life(forked_python.run_on_ranks(2, words, TORCHELASTIC_RESTART_COUNT=1).stdout)
+
+
+def test_a_job_goes_on_with_a_node_less(tmp_path):
+    words = [write(tmp_path, RESTARTS), tmp_path, "bagua"]
+    nodes = {"GROUP_WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 1, "LOCAL_RANK": 0}  # of one rank each
+    first = forked_python.run_on_ranks(2, words, expected=1, **nodes)
+    assert "<rank" not in first.stdout and "rank 1" in first.stderr, first
+    check_second_life(forked_python.run_on_ranks(1, words, TORCHELASTIC_RESTART_COUNT=1).stdout, ranks=1)
