@@ -103,6 +103,8 @@ def test_mpirun(mpirun, tmp_path):
 
 def test_where_ddp_meets_under_mpirun():
     program = """
+import pytorch_lightning
+import tutti.lightning
 from tutti.lightning.of_pytorch_lightning import TuttiEnvironment
 environment = TuttiEnvironment()
 print(environment.main_address, environment.main_port)
