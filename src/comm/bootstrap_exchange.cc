@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "comm/agreement_fields.h"
 #include "store/byte_order.h"
@@ -108,6 +109,11 @@ absl::Status TooLate(absl::string_view missing, const MeetingMembers* members) {
                                                   "the same order, and with the same name"));
 }
 
+absl::Status ErrorOfNote(absl::string_view note, const MeetingMembers* members) {
+  if (absl::ConsumePrefix(&note, kGone)) return absl::UnavailableError(note);
+  return TooLate(absl::ClippedSubstr(note, 1), members);
+}
+
 std::string Left(std::int64_t end_ns) { return absl::FormatDuration(absl::Trunc(LeftUntil(end_ns), absl::Seconds(1))); }
 
 LateRanksReport LateMembersOnStderr(std::string what, std::int64_t end_ns) {
@@ -183,10 +189,8 @@ class Waiter {
     while (true) {
       const std::int64_t until_ns = std::min({end_ns_, report_ns_, trial_ns_});
       absl::StatusOr<std::string> value = store_.Get(key, TimeAt(until_ns), on_gone);
-      if (value.ok() && absl::StartsWith(*value, kGone)) return absl::UnavailableError(value->substr(kGone.size()));
-      if (value.ok() && IsNote(*value)) return TooLate(absl::ClippedSubstr(*value, 1), members_);
+      if (value.ok() && IsNote(*value)) return ErrorOfNote(*value, members_);
       if (value.ok()) return value->substr(kContribution.size());
-      if (absl::IsCancelled(value.status())) TellOfInterruption(value.status());
       if (!absl::IsDeadlineExceeded(value.status())) return value.status();
       Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
       if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
@@ -202,16 +206,6 @@ class Waiter {
         trial_ns_ = kNeverNanos;
       }
     }
-  }
-
-  // Leaves the error in the places where others wait for this rank, or for what rank 0 hands out: the process of a rank
-  // that was interrupted lives on, and no other rank would hear that it is gone.
-  void TellOfInterruption(const absl::Status& interruption) {
-    const std::int64_t end_ns = NanosIn(kNamingLimit);
-    const std::string note =
-        absl::StrCat(kGone, "rank ", NameOf(members_, own_), " has given up: ", interruption.message());
-    store_.Set(absl::StrCat(prefix_, own_), note, TimeAt(end_ns)).IgnoreError();
-    if (!hand_out_.empty()) store_.Set(handed_out(), note, TimeAt(end_ns)).IgnoreError();
   }
 
   // A rank that is gone has perhaps contributed before its end; if not, nobody needs to wait for that rank any longer.
@@ -301,6 +295,23 @@ absl::StatusOr<std::vector<std::string>> Collect(Waiter waiter, int size) {
   return values;
 }
 
+// Leaves the error in all places where others may wait while `own` takes no part: the process of a rank that was
+// interrupted lives on, and no other rank would hear that it is gone. Rank 0 waits for a contribution, perhaps of a
+// rank that is late, or until `own` has read; the others wait for what rank 0 hands out. The place of that comes last,
+// so that the note stays there where rank 0 hands out meanwhile.
+void TellOfInterruption(Store& store, absl::string_view prefix, absl::string_view hand_out, absl::string_view has_read,
+                        Rank own, int size, const MeetingMembers* members, const absl::Status& interruption) {
+  std::vector<Rank> late = FindMissing(store, prefix, 0, size, members).ranks;
+  late.resize(std::min(late.size(), kMaxListed));
+  std::vector<std::string> places = {absl::StrCat(prefix, own), absl::StrCat(has_read, own)};
+  for (const Rank rank : late) places.push_back(absl::StrCat(prefix, rank));
+  places.push_back(KeyOfPart(hand_out, 0));
+  const std::string note =
+      absl::StrCat(kGone, "rank ", NameOf(members, own), " has given up: ", interruption.message());
+  const std::int64_t end_ns = NanosIn(kNamingLimit);
+  for (const std::string& place : places) store.Set(place, note, TimeAt(end_ns)).IgnoreError();
+}
+
 // Does what ExchangeBlobs does, with three requests of each rank and 4 N more of rank 0: N ranks that each asked for
 // every other rank's value would make N² requests. Errors begin with `what`; on rank 0, `late` is told which ranks are
 // late.
@@ -311,27 +322,34 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   const std::string prefix = absl::StrCat("exchange/in/", name, "/");
   const std::string hand_out = absl::StrCat("exchange/out/", name, "/");
   const std::string has_read = absl::StrCat("exchange/read/", name, "/");
-  const auto with_what = [what](const absl::Status& status, absl::string_view where = "") {
+  const auto give_up = [&](const absl::Status& status, absl::string_view where = "") {
+    if (absl::IsCancelled(status)) {
+      TellOfInterruption(store, prefix, hand_out, has_read, rank, size, members, status);
+    }
     return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
   };
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   if (rank != 0) {
     absl::StatusOr<std::vector<std::string>> blobs =
         TakeHandedOut(Waiter(store, prefix, hand_out, rank, size, end_ns, {}, members), size);
-    if (!blobs.ok()) return with_what(blobs.status());
+    if (!blobs.ok()) return give_up(blobs.status());
     if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
     return blobs;
   }
 
   absl::StatusOr<std::vector<std::string>> blobs =
       Collect(Waiter(store, prefix, hand_out, rank, size, end_ns, late, members), size);
-  if (!blobs.ok()) return with_what(blobs.status());
+  if (!blobs.ok()) return give_up(blobs.status());
+  // A rank that has given up after rank 0 took its contribution has left a note here.
+  const absl::StatusOr<std::string> note = store.Look(KeyOfPart(hand_out, 0), TimeAt(end_ns));
+  if (note.ok() && IsNote(*note)) return give_up(ErrorOfNote(*note, members));
+  if (!note.ok() && !absl::IsNotFound(note.status())) return note.status();
   const absl::StatusOr<std::size_t> parts = HandOut(store, hand_out, *blobs, end_ns);
   if (!parts.ok()) return parts.status();
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
   if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
   if (absl::Status status = GetFromAll(store, has_read, rank, size, end_ns, {}, members).status(); !status.ok()) {
-    return with_what(status, "not every rank has read it: ");
+    return give_up(status, "not every rank has read it: ");
   }
   std::vector<std::string> keys;
   for (Rank r = 0; r < size; ++r) keys.insert(keys.end(), {absl::StrCat(prefix, r), absl::StrCat(has_read, r)});

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -324,15 +327,19 @@ class SilentStore final : public Store {
   absl::Time latest_ = absl::InfinitePast();
 };
 
-// The store of a rank whose waits a signal interrupts.
-class InterruptedStore final : public Store {
+// The store of a rank that asks a test before it waits: what is not OK, such as the interruption by a signal, ends the
+// wait.
+class WatchedStore final : public Store {
  public:
-  explicit InterruptedStore(Store& base) : base_(base) {}
+  using BeforeWait = std::function<absl::Status(absl::string_view key)>;
+
+  WatchedStore(Store& base, BeforeWait before_wait) : base_(base), before_wait_(std::move(before_wait)) {}
   absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {
     return base_.Set(key, value, deadline);
   }
-  absl::StatusOr<std::string> Get(absl::string_view, absl::Time, OnGone) override {
-    return absl::CancelledError("interrupted by a signal");
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) override {
+    if (absl::Status status = before_wait_(key); !status.ok()) return status;
+    return base_.Get(key, deadline, std::move(on_gone));
   }
   absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) override {
     return base_.Look(key, deadline);
@@ -344,13 +351,16 @@ class InterruptedStore final : public Store {
 
  private:
   Store& base_;
+  const BeforeWait before_wait_;
 };
+
+absl::Status Interrupted() { return absl::CancelledError("interrupted by a signal"); }
 
 TEST(ExchangeInGroupTest, AMemberThatIsInterruptedTellsTheOthers) {
   for (const Rank interrupted : {0, 1}) {
     auto store = MakeMemoryStore();
     const MeetingMembers members = {.ranks = {7, 4, 9}, .limit = absl::InfiniteDuration()};
-    InterruptedStore interrupts(*store);
+    WatchedStore interrupts(*store, [](absl::string_view) { return Interrupted(); });
     const absl::Status own = ExchangeInGroup(interrupts, "Group 'x'", interrupted, members, "").status();
     EXPECT_EQ(own, absl::CancelledError("Group 'x': interrupted by a signal"));
     OnRanks(2, [&](Rank thread) {
@@ -360,6 +370,74 @@ TEST(ExchangeInGroupTest, AMemberThatIsInterruptedTellsTheOthers) {
                                                           " has given up: interrupted by a signal")));
     });
   }
+}
+
+// Member 1 is interrupted while member 0, which has taken what member 1 contributed, waits for member 2.
+TEST(ExchangeInGroupTest, AMemberThatIsInterruptedWhileAnotherIsLateTellsBoth) {
+  auto store = MakeMemoryStore();
+  const MeetingMembers members = {.ranks = {7, 4, 9}, .limit = absl::InfiniteDuration()};
+  std::latch member_2_is_awaited(1);
+  WatchedStore of_member_0(*store, [&](absl::string_view key) {
+    if (key == "exchange/in/seat/2") member_2_is_awaited.count_down();
+    return absl::OkStatus();
+  });
+  WatchedStore of_member_1(*store, [&](absl::string_view) {
+    member_2_is_awaited.wait();
+    return Interrupted();
+  });
+  const absl::Status told = absl::UnavailableError("Group 'x': rank 4 has given up: interrupted by a signal");
+  OnRanks(2, [&](Rank thread) {
+    if (thread == 0) {
+      EXPECT_EQ(ExchangeInGroup(of_member_0, "Group 'x'", 0, members, "").status(), told);
+    } else {
+      EXPECT_TRUE(absl::IsCancelled(ExchangeInGroup(of_member_1, "Group 'x'", 1, members, "").status()));
+      EXPECT_EQ(ExchangeInGroup(*store, "Group 'x'", 2, members, "").status(), told);
+    }
+  });
+}
+
+// Member 0 has handed out what all have contributed, and waits for member 1 to read it.
+TEST(ExchangeInGroupTest, AMemberThatIsInterruptedBeforeItReadsTellsMember0) {
+  auto store = MakeMemoryStore();
+  const MeetingMembers members = {.ranks = {7, 4}, .limit = absl::InfiniteDuration()};
+  std::latch read_is_awaited(1);
+  WatchedStore of_member_0(*store, [&](absl::string_view key) {
+    if (key == "exchange/read/seat/1") read_is_awaited.count_down();
+    return absl::OkStatus();
+  });
+  WatchedStore of_member_1(*store, [&](absl::string_view) {
+    read_is_awaited.wait();
+    return Interrupted();
+  });
+  OnRanks(2, [&](Rank thread) {
+    const absl::Status status =
+        ExchangeInGroup(thread == 0 ? of_member_0 : of_member_1, "Group 'x'", thread, members, "").status();
+    EXPECT_EQ(status, thread == 1 ? absl::CancelledError("Group 'x': interrupted by a signal")
+                                  : absl::UnavailableError("Group 'x': not every rank has read it: rank 4 has given "
+                                                           "up: interrupted by a signal"));
+  });
+}
+
+// Member 0 is interrupted while it waits for the others to read what it has handed out.
+TEST(ExchangeInGroupTest, AMember0ThatIsInterruptedTellsThoseThatHaveNotRead) {
+  auto store = MakeMemoryStore();
+  const MeetingMembers members = {.ranks = {7, 4}, .limit = absl::InfiniteDuration()};
+  std::latch is_interrupted(1);
+  WatchedStore of_member_0(
+      *store, [&](absl::string_view key) { return key == "exchange/read/seat/1" ? Interrupted() : absl::OkStatus(); });
+  WatchedStore of_member_1(*store, [&](absl::string_view) {
+    is_interrupted.wait();
+    return absl::OkStatus();
+  });
+  OnRanks(2, [&](Rank thread) {
+    if (thread == 0) {
+      EXPECT_TRUE(absl::IsCancelled(ExchangeInGroup(of_member_0, "Group 'x'", 0, members, "").status()));
+      is_interrupted.count_down();
+    } else {
+      EXPECT_EQ(ExchangeInGroup(of_member_1, "Group 'x'", 1, members, "").status(),
+                absl::UnavailableError("Group 'x': rank 7 has given up: interrupted by a signal"));
+    }
+  });
 }
 
 TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {
