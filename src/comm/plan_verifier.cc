@@ -9,7 +9,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/config.h"
+#include "tutti/cost_model.h"
 #include "tutti/verify.h"
 
 namespace tutti {
@@ -51,6 +54,33 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Plan& own, PlanOfRank plan_of,
   return plans;
 }
 
+// The model of the machine as text, exact to the last bit, because plans contain schedules that were chosen by it.
+std::string KeyOf(const CostModel& model) {
+  std::string key;
+  for (const LinkModel& link : {model.within_node, model.between_nodes}) {
+    absl::StrAppendFormat(&key, "%a %a %a %a %d %a ", link.latency_s, link.bytes_per_s, link.message_s,
+                          link.copy_bytes_per_s, link.announced_bytes, link.announced_bytes_per_s);
+  }
+  absl::StrAppendFormat(&key, "%a %a %a %a %a %a %d %d", model.step_s, model.signal_s, model.memory_bytes_per_s,
+                        model.copy_bytes_per_s, model.scratch_bytes_per_s, model.switch_s, model.cores_per_node,
+                        model.ranks_per_node);
+  for (const NativeModel& native : {model.native_within_node, model.native_between_nodes}) {
+    absl::StrAppendFormat(&key, " %a %a", native.latency_s, native.bytes_per_s);
+  }
+  return key;
+}
+
+std::string KeyOf(const NativeCollectives& native) {
+  const auto append_collective = [](std::string* out, Collective collective) {
+    absl::StrAppend(out, Name(collective));
+  };
+  const auto append_reduction = [](std::string* out, const NativeCollectives::Reduction& reduction) {
+    absl::StrAppend(out, Name(reduction.dtype), " ", Name(reduction.op));
+  };
+  return absl::StrCat(absl::StrJoin(native.collectives, ",", append_collective), ":",
+                      absl::StrJoin(native.reductions, ",", append_reduction));
+}
+
 absl::Status VerifyPlans(const Plan& own, const std::vector<Plan>& plans) {
   absl::Status verified = tutti::Verify(plans);
   if (verified.ok()) return verified;
@@ -59,6 +89,13 @@ absl::Status VerifyPlans(const Plan& own, const std::vector<Plan>& plans) {
 }
 
 }  // namespace
+
+std::string KeyOf(const PlanOptions& options) {
+  return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
+                      options.private_buffers ? " private" : "", " native=", KeyOf(options.native),
+                      " nodes=", absl::StrJoin(options.nodes, ","), " on ",
+                      options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
+}
 
 absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of) {
   std::size_t steps = 0;
@@ -101,7 +138,8 @@ void PlanVerifier::Forget(const std::string& call) {
 }
 
 absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank plan_of, KindsMade& made) {
-  if (mode_ == Mode::kNever) return absl::OkStatus();
+  if (!verifies()) return absl::OkStatus();
+  const std::string call = absl::StrCat(kind.call, kind.in_place ? " in_place" : "");
   bool too_many = false;
   {
     const MutexLock lock(mutex_);
@@ -112,14 +150,14 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
     if (!too_many) {
       // A rank that is a thread of this process may be verifying the same plans.
       changed_.Wait(mutex_, [&]() TUTTI_REQUIRES(mutex_) {
-        const auto found = results_.find(kind.call);
+        const auto found = results_.find(call);
         return found == results_.end() || found->second.has_value();
       });
-      if (const auto found = results_.find(kind.call); found != results_.end()) return *found->second;
+      if (const auto found = results_.find(call); found != results_.end()) return *found->second;
       if (results_.size() >= kMaxRemembered) {
         absl::erase_if(results_, [](const auto& entry) { return entry.second.has_value() && entry.second->ok(); });
       }
-      results_[kind.call] = std::nullopt;
+      results_[call] = std::nullopt;
     }
   }
   if (too_many) {
@@ -128,12 +166,12 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
   }
   // Forgets the call where `plan_of`, which may be the user's, throws: other threads would wait for its result for
   // ever.
-  absl::Cleanup give_up = [&] { Forget(kind.call); };
+  absl::Cleanup give_up = [&] { Forget(call); };
   absl::Status verified = Verify(kind, own, plan_of);
   std::move(give_up).Cancel();
   {
     const MutexLock lock(mutex_);
-    results_[kind.call] = verified;
+    results_[call] = verified;
   }
   changed_.NotifyAll();
   return verified;

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "tutti/plan.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 
@@ -20,6 +21,9 @@ namespace tutti {
 // part. FailedPrecondition names the plan and the first fault; errors of `plan_of` are passed on. `own` is the plan of
 // the rank that asks.
 absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of);
+
+// The options that plans depend on, as text.
+std::string KeyOf(const PlanOptions& options);
 
 // Remembers which plans are right, 16,384 sets of them, so that hardly a set of plans is verified twice in a process.
 // The choice of plans to verify does not depend on the rank that asks, so all ranks of a communicator refuse a wrong
@@ -40,11 +44,16 @@ class PlanVerifier {
   // The verifier of this process, with the mode that TUTTI_VERIFY gives.
   static PlanVerifier& OfProcess();
 
+  bool verifies() const { return mode_ != Mode::kNever; }
+
   // A set of plans, one per rank.
   struct Kind {
     // The schedule or strategy that made the plans. Plans that are not verified are reported once for each maker.
     absl::string_view maker;
-    std::string call;  // everything that the plans depend on
+    std::string call;  // everything else that the plans depend on
+    // Whether all ranks call in place. Both forms count as one kind: a rank that makes a call of the one may verify the
+    // other, too.
+    bool in_place = false;
   };
   // The kinds of calls that one communicator has made, by maker: up to kMaxKinds of each.
   using KindsMade = absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>>;
@@ -62,7 +71,7 @@ class PlanVerifier {
   const Mode mode_;
   Mutex mutex_;
   Condition changed_;
-  // Results by Kind::call; nullopt while a thread verifies the plans of that call.
+  // Results by Kind::call and Kind::in_place; nullopt while a thread verifies the plans of that call.
   absl::flat_hash_map<std::string, std::optional<absl::Status>> results_ TUTTI_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> reported_ TUTTI_GUARDED_BY(mutex_);  // makers whose unverified plans were reported
 };

@@ -218,6 +218,36 @@ TEST(PlanVerifierDeathTest, TheVariableSaysWhatIsVerified) {
   EXPECT_EXIT(VerifyInMode("never"), ends, "1 runs, 100000 runs, ");
 }
 
+// Calls in place by a schedule that has no other plans.
+[[noreturn]] void CallInPlaceInMode(const char* mode) {
+  static constexpr Schedule kInPlaceAlone = {
+      .collective = Collective::kAllReduce,
+      .name = "in_place_alone",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = [](const CollectiveSpec& spec, int, const PlanOptions&) -> absl::Status {
+        return spec.in_place ? absl::OkStatus() : absl::InternalError("no plan");
+      },
+      .build = ForgetTheAverage,
+  };
+  ::setenv("TUTTI_VERIFY", mode, /*overwrite=*/1);
+  std::string said;
+  RunWorld(2, [&](Communicator& comm) {
+    float x = 1;
+    const CallOptions with = {.schedule = &kInPlaceAlone};
+    const absl::Status status = comm.AllReduce(&x, &x, 1, DType::kF32, ReduceOp::kSum, with).Wait();
+    if (comm.rank() == 0) said = status.ToString();
+  });
+  std::fprintf(stderr, "%s\n", said.c_str());
+  std::exit(3);
+}
+
+TEST(PlanVerifierDeathTest, WhereNothingIsVerifiedOnlyThePlansThatRunAreMade) {
+  const testing::ExitedWithCode ends(3);
+  EXPECT_EXIT(CallInPlaceInMode("auto"), ends, "INTERNAL: .*no plan");
+  EXPECT_EXIT(CallInPlaceInMode("never"), ends, "OK");
+}
+
 TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
   RunWorld(3, [](Communicator& comm) {
     const std::vector<std::int64_t> counts = {0, 0, 0};  // with these the schedule would do no harm
@@ -230,6 +260,33 @@ TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("plan all_to_all_v:keeps_a_block of all_to_all_v"));
   });
+}
+
+// Later calls of any type have what was verified for the type of the first call.
+TEST(PlanVerifierTest, AnExampleHasBlocksOfSeveralSegmentsForEveryType) {
+  static constexpr Schedule kWrongInSegments = {
+      .collective = Collective::kAllToAllV,
+      .name = "wrong_in_segments",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsAll,
+      .build =
+          [](PlanBuilder& b) {
+            const std::vector<std::int64_t>& sent = b.spec().send_counts;
+            const std::int64_t longest = *std::max_element(sent.begin(), sent.end()) * SizeOf(b.spec().dtype);
+            if (longest > b.options().segment_bytes) return KeepABlock(b);
+            BuildPart(**FindSchedule(Collective::kAllToAllV, "pairwise"), b);
+          },
+  };
+  for (const DType dtype : {DType::kU8, DType::kF64}) {
+    RunWorld(4, [&](Communicator& comm) {
+      const std::vector<std::int64_t> counts = {0, 0, 0, 0};
+      const CollectiveSpec spec = {
+          .collective = Collective::kAllToAllV, .dtype = dtype, .send_counts = counts, .recv_counts = counts};
+      const absl::Status status = comm.Call(spec, nullptr, nullptr, {.schedule = &kWrongInSegments}).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << Name(dtype) << ": " << status;
+    });
+  }
 }
 
 // Host memory is mapped and that of GPUs is not: each has an example of its own.
@@ -332,12 +389,13 @@ class LimitsTest : public testing::Test {
  protected:
   // Verifies a call; calls with equal `number` are of one kind.
   absl::Status Check(PlanVerifier& verifier, std::size_t number, const std::string& maker = "all_reduce:no_average",
-                     std::int64_t count = 1) {
+                     std::int64_t count = 1, bool in_place = false) {
     const auto plan_of = [&](Rank rank) {
       if (rank == 1) ++asked_;
       return BuildPlan(kNoAverage, {.op = op_, .count = count}, rank, 2, {.segment_bytes = 8});
     };
-    return verifier.Check({.maker = maker, .call = absl::StrCat(maker, number)}, *plan_of(0), plan_of, made_);
+    return verifier.Check({.maker = maker, .call = absl::StrCat(maker, number), .in_place = in_place}, *plan_of(0),
+                          plan_of, made_);
   }
 
   ReduceOp op_ = ReduceOp::kSum;
@@ -394,6 +452,19 @@ TEST_F(LimitsTest, CallsOfOneKindCountOnce) {
   for (std::size_t time = 0; time <= PlanVerifier::kMaxKinds; ++time) EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
   op_ = ReduceOp::kAvg;
   EXPECT_EQ(Check(verifier, 6).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Ranks whose calls are in place and ranks whose calls are not verify both forms of the last kind.
+TEST_F(LimitsTest, BothFormsOfACallCountOnce) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  for (std::size_t number = 1; number < PlanVerifier::kMaxKinds; ++number) {
+    EXPECT_EQ(Check(verifier, number), absl::OkStatus());
+  }
+  op_ = ReduceOp::kAvg;
+  for (const bool in_place : {true, false}) {
+    EXPECT_EQ(Check(verifier, 5000, "all_reduce:no_average", 1, in_place).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
 }
 
 // A rank may already know a result that its peers still have to find. All must reach the limit of kinds at the same
