@@ -318,7 +318,11 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
     absl::StatusOr<std::shared_ptr<const Program>> program =
         on_device ? ProgramOnDevice(spec, schedule) : ProgramFor(spec, schedule);
     if (!program.ok()) return program.status();
-    if (absl::Status runnable = runtime->engine->MakeRunnable(**program); !runnable.ok()) return runnable;
+    if (absl::Status runnable = runtime->engine->MakeRunnable(**program); !runnable.ok()) {
+      // What is not Unimplemented, such as a GPU without memory for a kernel, other ranks need not have.
+      if (!absl::IsUnimplemented(runnable)) runtime->engine->Abort(*channel, runnable);
+      return runnable;
+    }
     pool = cache_.Insert(key, *std::move(program), *channel);
   }
   return pool->Take();

@@ -362,6 +362,23 @@ TEST(DeviceCallsTest, ARankWithoutMemoryEndsTheCallsOfAll) {
   });
 }
 
+TEST(DeviceCallsTest, ARankThatCannotLoadAKernelEndsTheCallsOfAll) {
+  std::barrier<> both_have_memory(2);
+  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    const absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
+    both_have_memory.arrive_and_wait();
+    if (comm.rank() == 1) FakeCuda::FailNext("load_kernel", kCudaOutOfMemory);
+    const absl::Status status =
+        comm.rank() == 0
+            ? comm.Barrier().Wait()
+            : comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.schedule = *ring}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: all_reduce:ring: a kernel"));
+    EXPECT_EQ(comm.status().code(), absl::StatusCode::kResourceExhausted);
+  });
+}
+
 // What NCCL does is what is chosen; what NCCL cannot do with the promised result travels by messages.
 TEST(DeviceCallsTest, NativeCollectivesAreChosen) {
   const FakeCudaCounts before = FakeCuda::Counts();

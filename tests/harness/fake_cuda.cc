@@ -485,13 +485,15 @@ CudaError FakeCuda::Launch(CUstream_st* stream, std::function<void()> kernel) {
   return Enqueue("launch", &FakeCudaCounts::launches, stream, std::move(kernel));
 }
 
-void FakeCuda::LoadKernel(const std::string& name) {
+CudaError FakeCuda::LoadKernel(const std::string& name) {
+  if (const CudaError error = Failure("load_kernel"); error != kCudaSuccess) return error;
   State& state = TheState();
   {
     MutexLock lock(state.mutex);
-    if (!state.kernels[current.device].insert(name).second) return;
+    if (!state.kernels[current.device].insert(name).second) return kCudaSuccess;
   }
   Synchronize(current.device);
+  return kCudaSuccess;
 }
 
 void FakeCuda::Break(int device, CudaError error) {

@@ -45,8 +45,9 @@ class FakeCuda {
   static CudaError Launch(CUstream_st* stream, std::function<void()> kernel);
   // The same for a launch of NCCL, which may block until the peers' launches run.
   static CudaError LaunchCollective(CUstream_st* stream, std::function<void()> launch);
-  // The first call for a kernel and the current device waits until the device is idle, as CUDA's loader may.
-  static void LoadKernel(const std::string& name);
+  // The first call for a kernel and the current device waits until the device is idle, as CUDA's loader may. A test
+  // lets it fail by the name "load_kernel".
+  static CudaError LoadKernel(const std::string& name);
   // Whether the process has a context on the device: see CudaRuntime.
   static bool HasContext(int device);
   // Forgets contexts and kernels, as in a new process; a thread with a context keeps it.

@@ -31,7 +31,10 @@ std::string KernelOf(const DeviceStep& step) {
 // One launch for all steps.
 template <Perform kPerform>
 absl::Status Enqueue(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
-  for (const DeviceStep& step : steps) FakeCuda::LoadKernel(KernelOf(step));
+  for (const DeviceStep& step : steps) {
+    const CudaError error = FakeCuda::LoadKernel(KernelOf(step));
+    if (error != kCudaSuccess) return CudaStatus(FakeCuda::Table(), error, "a kernel");
+  }
   if (stream == kernels::LoadingStream()) return absl::OkStatus();
   struct Kept {
     DeviceStep step;
