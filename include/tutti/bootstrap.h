@@ -79,6 +79,7 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 
 // This process's identity, and a store that all ranks of the job share. The store is the first that applies:
 //   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names; after N restarts the directory's epoch-N
+//                                          (Identity::epoch)
 //   all ranks on this node                 a server in rank 0, found through a file that only this user can read
 //   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
 //                                          Slurm's first node; needs a job secret

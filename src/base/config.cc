@@ -132,7 +132,8 @@ constexpr Variable kVariables[] = {
         "TUTTI_STORE",
         "The store of the job, when something else runs it: tcp://host:port of a server, or "
         "file:///directory on a file system that all ranks share, made for this job alone before it starts; "
-        "restart number N of the job uses its folder epoch-N."),
+        "restart number N of the job uses its folder epoch-N. Under torchrun on several nodes, which does not number "
+        "restarts, a job with a directory cannot be restarted; leave the variable unset there."),
     Make<&Config::rendezvous>(
         "TUTTI_RENDEZVOUS",
         "host:port where rank 0 serves the store of a job that spans nodes. "

@@ -48,6 +48,11 @@ absl::StatusOr<std::shared_ptr<Store>> JoinNamedStore(const std::string& name, c
     absl::string_view remedy;
     if (absl::IsNotFound(store.status())) {
       remedy = "; make it (mkdir -m 700) before the ranks start, on a file system that all of them share";
+    } else if (absl::IsAlreadyExists(store.status()) && identity.launcher == "torchrun" &&
+               identity.local_size < identity.size) {
+      remedy =
+          ", and for each restart: torchrun does not number those of a job on several nodes; without TUTTI_STORE, rank "
+          "0 serves a store for each life of the job";
     }
     return absl::Status(store.status().code(),
                         absl::StrCat("TUTTI_STORE=", name, ": ", store.status().message(), remedy));
@@ -154,8 +159,10 @@ absl::StatusOr<Bootstrap> JoinJob(Bootstrap& reached, std::int64_t end_ns) {
   const auto begin_attempt = [&] {
     return reached.store->Add(absl::StrCat("attempts/", identity->rank), 1, TimeAt(end_ns));
   };
+  // Rank 0 may serve the store of the earlier identity at the port where ranks meet now.
+  if (!(reached.identity == *identity)) reached = {};
   absl::StatusOr<std::int64_t> attempt = absl::NotFoundError("no store was reached before");
-  if (reached.store != nullptr && reached.identity == *identity) attempt = begin_attempt();
+  if (reached.store != nullptr) attempt = begin_attempt();
   if (!attempt.ok()) {
     absl::StatusOr<std::shared_ptr<Store>> joined = Join(*identity, end_ns);
     if (!joined.ok()) return joined.status();

@@ -80,6 +80,24 @@ TEST(DISABLED_BootstrapProgram, RankThatRepeats) {
   std::fprintf(stderr, "<%d after %d>\n", self.rank, failures);
 }
 
+// The environment of a rank that has failed to join becomes that of a restarted job, whose ranks meet at one port with
+// those of the first life.
+TEST(DISABLED_BootstrapProgram, RankWhoseJobIsRestarted) {
+  const std::string has_given_up = absl::StrCat(std::getenv("XDG_RUNTIME_DIR"), "/has_given_up");
+  if (absl::string_view(std::getenv("TUTTI_RANK")) == "0") {
+    EXPECT_FALSE(BootstrapFromEnvironment(absl::Milliseconds(300)).ok());
+    std::filesystem::create_directory(has_given_up);
+  }
+  while (!std::filesystem::exists(has_given_up)) std::this_thread::yield();
+  ::setenv("TUTTI_EPOCH", "1", /*overwrite=*/1);
+  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
+  // The server of the first life refuses rank 1 for as long as it is there.
+  while (absl::IsFailedPrecondition(job.status())) job = BootstrapFromEnvironment(kTimeout);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Identity& self = job->identity;
+  ASSERT_TRUE(ExchangeBlobs(*job->store, "ranks", self.rank, self.size, "", absl::Now() + kTimeout).ok());
+}
+
 // Rank 2 dies after it has joined; the other ranks are told long before their timeout.
 TEST(DISABLED_BootstrapProgram, RankOfWhichOneDies) {
   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
@@ -206,6 +224,19 @@ TEST_F(BootstrapLauncherTest, ThroughTheDirectoryOfTheEarlierLifeOfAJob) {
   }
 }
 
+// Torchrun tells the ranks of several nodes nothing by which they could tell two lives of their job apart.
+TEST_F(BootstrapLauncherTest, TorchrunOnSeveralNodesIsToldThatADirectoryIsForOneLife) {
+  const std::string common = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(),
+                                          " LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x ");
+  const auto life = [&](int restarts) {
+    const std::string of_life = absl::StrCat(common, "TORCHELASTIC_RESTART_COUNT=", restarts, " RANK=");
+    return RunTogether({of_life + "0 " + RankProgram(), of_life + "1 " + RankProgram()});
+  };
+  ExpectRanks(life(0), "torchrun", 2, 1);
+  EXPECT_THAT(life(1).text,
+              HasSubstr("the directory must be new for each job, and for each restart: torchrun does not"));
+}
+
 TEST_F(BootstrapLauncherTest, RanksAskEachOtherWhichOfThemShareANode) {
   const std::string common = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(), " WORLD_SIZE=3 ");
   const Output output =
@@ -288,6 +319,15 @@ TEST_F(BootstrapLauncherTest, RanksThatHaveGivenUpAndALateOneMeetInLaterCalls) {
   EXPECT_EQ(output.status, 0) << output.text;
   EXPECT_THAT(output.text, HasSubstr("<0 after 0>"));
   EXPECT_THAT(output.text, HasSubstr("<1 after 2>"));
+}
+
+TEST_F(BootstrapLauncherTest, ARankWhoseJobIsRestartedServesAtItsPortAgain) {
+  const JobSecret secret = RandomJobSecret();
+  const std::string address = TcpStoreServer::Start({secret, "of a port", 1}).value()->address();
+  const std::string variables = absl::StrCat("TUTTI_RENDEZVOUS=", address, " TUTTI_JOB_SECRET=", ToHex(secret),
+                                             " TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1");
+  const Output output = RunByHand(2, variables, RankProgram("RankWhoseJobIsRestarted"));
+  EXPECT_EQ(output.status, 0) << output.text;
 }
 
 TEST_F(BootstrapLauncherTest, AThreadWaitsNoLongerThanItsTimeoutForAnother) {
