@@ -58,7 +58,9 @@ absl::StatusOr<bool> AreOnDevice(const std::optional<StreamDevice>& device, Rank
   for (const void* const memory : buffers) {
     if (memory == std::exchange(last, memory) || memory == nullptr) continue;  // in place: asked already
     CudaPointer found;
-    if (const CudaError error = cuda.pointer(&found, memory); error != kCudaSuccess) {
+    CudaError error = scope.error();
+    if (error == kCudaSuccess) error = cuda.pointer(&found, memory);
+    if (error != kCudaSuccess) {
       return CudaStatus(cuda, error, absl::StrCat("rank ", rank, ": asking what memory a buffer of the call is"));
     }
     using Kind = CudaPointer::Kind;

@@ -165,8 +165,12 @@ absl::Status CheckDevice(const DeviceParts& parts, int device, Rank rank) {
     return absl::InvalidArgumentError(absl::StrCat(what, " must be in 0…", count - 1, ", the devices of this process"));
   }
   const CudaDeviceScope scope(cuda, device);
+  if (scope.error() != kCudaSuccess) return CudaStatus(cuda, scope.error(), what);
   absl::Status loaded = LoadOneKernel(*parts.kernels);
   if (loaded.ok()) return loaded;
+  if (absl::IsResourceExhausted(loaded)) {
+    return absl::ResourceExhaustedError(absl::StrCat(what, ": ", loaded.message()));
+  }
   const absl::StatusOr<DeviceSummary> summary = SummarizeDevice(cuda, device);
   if (!summary.ok()) return summary.status();
   return absl::Status(loaded.code(),

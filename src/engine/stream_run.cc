@@ -95,7 +95,9 @@ absl::Status StreamRun::CheckMemory(const void* memory, absl::string_view what) 
   if (memory == nullptr) return absl::OkStatus();
   const CudaDeviceScope scope(*device_.cuda, device_.index);
   CudaPointer found;
-  if (const CudaError error = device_.cuda->pointer(&found, memory); error != kCudaSuccess) {
+  CudaError error = scope.error();
+  if (error == kCudaSuccess) error = device_.cuda->pointer(&found, memory);
+  if (error != kCudaSuccess) {
     return CudaStatus(*device_.cuda, error, absl::StrCat("the ", what, " of ", What()));
   }
   const bool managed = found.kind == CudaPointer::Kind::kManaged;

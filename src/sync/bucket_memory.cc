@@ -104,7 +104,8 @@ class MemoryOnDevice final : public BucketMemory {
     if (data == nullptr) return absl::OkStatus();
     const CudaDeviceScope scope(cuda_, device_);
     CudaPointer found;
-    const CudaError error = cuda_.pointer(&found, data);
+    CudaError error = scope.error();
+    if (error == kCudaSuccess) error = cuda_.pointer(&found, data);
     if (error != kCudaSuccess) return CudaStatus(cuda_, error, "asking what memory a pointer leads to");
     if (found.kind == CudaPointer::Kind::kManaged) return absl::OkStatus();
     if (found.kind == CudaPointer::Kind::kDevice && found.device == device_) return absl::OkStatus();

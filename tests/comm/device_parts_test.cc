@@ -34,24 +34,47 @@ TEST(DevicePartsTest, CountsAndDescribesTheDevicesThatCommunicatorsCanUse) {
   }
 }
 
-// The kernels of a build have code for some GPUs and those that are newer.
-TEST(DevicePartsTest, AGpuThatCannotRunTheKernelsIsNamedWhenACommunicatorIsMade) {
+// The error of a communicator on GPU 3, whose kernels load as `convert` does.
+std::string ErrorOnGpu3(decltype(kernels::DeviceKernels::convert) convert) {
   UseFakeDevices();
   DeviceParts parts = PartsOfThisProcess().value();
   kernels::DeviceKernels kernels = *parts.kernels;
-  kernels.convert = [](kernels::Stream, DType, void*, DType, const void*, std::int64_t) {
-    return absl::InternalError("no kernel image is available");
-  };
+  kernels.convert = convert;
   parts.kernels = &kernels;
   SetPartsOfThisProcess(&parts);
   const auto world = Communicator::Create({Identity{}, MakeMemoryStore()},
                                           MakeInprocTransport(MakeInprocHub(1), {.region_bytes = 1 << 20}).value(),
                                           {.cuda_device = 3});
   UseFakeDevices();
+  return world.status().ToString();
+}
+
+// The kernels of a build have code for some GPUs and those that are newer.
+TEST(DevicePartsTest, AGpuThatCannotRunTheKernelsIsNamedWhenACommunicatorIsMade) {
   EXPECT_THAT(
-      std::string(world.status().message()),
+      ErrorOnGpu3([](kernels::Stream, DType, void*, DType, const void*, std::int64_t) {
+        return absl::InternalError("no kernel image is available");
+      }),
       AllOf(HasSubstr("rank 0: cuda_device 3, fake GPU 3 of compute capability 9.0, cannot run Tutti's kernels"),
             HasSubstr("no kernel image is available")));
+}
+
+TEST(DevicePartsTest, AGpuWithoutMemoryForAKernelIsNoGpuThatCannotRunIt) {
+  EXPECT_EQ(ErrorOnGpu3([](kernels::Stream, DType, void*, DType, const void*, std::int64_t) {
+              return absl::ResourceExhaustedError("out of memory");
+            }),
+            "RESOURCE_EXHAUSTED: CommunicatorOptions of rank 0: cuda_device 3: out of memory");
+}
+
+// Nothing is done on the thread's current GPU, which is that of another rank, where the rank's own cannot be used.
+TEST(DevicePartsTest, AGpuOnWhichNoContextCanBeMadeIsNamed) {
+  ASSERT_EQ(FakeCuda::Table().set_device(0), kCudaSuccess);
+  FakeCuda::FailNext("push_device", kCudaOutOfMemory);
+  EXPECT_THAT(ErrorOnGpu3([](kernels::Stream, DType, void*, DType, const void*, std::int64_t) {
+                ADD_FAILURE() << "a kernel was loaded";
+                return absl::OkStatus();
+              }),
+              HasSubstr("RESOURCE_EXHAUSTED: CommunicatorOptions of rank 0: cuda_device 3: "));
 }
 
 // A copy begins after what is on the default stream of the GPU that has the memory, which is not the thread's current

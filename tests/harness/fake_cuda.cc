@@ -346,6 +346,7 @@ CudaError SetDevice(int device) {
 
 CudaError PushDevice(int device) {
   if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
+  if (const CudaError error = Failure("push_device"); error != kCudaSuccess) return error;
   pushed.push_back(current);
   return SetDevice(device);
 }
