@@ -36,6 +36,7 @@ class ShortBlocks {
   }
 
  private:
+  // Longer blocks take less time where they lie (docs/decisions/0026).
   static constexpr std::int64_t kShortBytes = 256;
   // The slot fits into the memory of the call's lane, so that a call with short blocks only needs no other scratch.
   static constexpr std::int64_t kSlotBytes = 32 << 10;

@@ -18,7 +18,8 @@ namespace tutti::schedules {
 
 // The most bytes that are first copied to scratch, where peers may read the copy until the next run: the copy saves the
 // second round of signals, after which an input may change. A copy of more bytes costs more than a round: about 0.2 µs,
-// or 3 µs where ranks outnumber the processors of their node and wait for each other's turns.
+// or 3 µs where the ranks of the call outnumber the processors of the node that has fewest, and wait for each other's
+// turns.
 inline std::int64_t OneShotBytes(const PlanBuilder& b) {
   const int processors = b.options().model().cores_per_node;
   return processors > 0 && b.size() > processors ? 2048 : 256;
