@@ -177,6 +177,22 @@ TEST(UcxNodeRendezvous, ARankWithTooFewDescriptorsSaysWhatToRaise) {
   }
 }
 
+TEST(UcxNodeRendezvous, ARankWithTooFewDescriptorsToConnectSaysWhatToRaise) {
+  NodeRendezvous low = NodeRendezvous::Open().value(), high = NodeRendezvous::Open().value();
+  const SharedRegion region = CreateSharedRegion(kBytes).value();
+  const UniqueFd wake = Event();
+  const PeerAddress address = AddressOf(low);
+  const NodeMember member = {0, &address};
+  absl::Status refused;
+  {
+    const DescriptorLimit none(0);
+    refused = high.Meet(1, region, wake, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(refused.message(),
+            "rank 1 cannot make a connection to rank 0 on its node: Too many open files; raise the limit (ulimit -n)");
+}
+
 std::int64_t AddressSpaceInUse() {
   std::int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

@@ -271,6 +271,19 @@ TEST(WireMeeting, ARankWithTooFewDescriptorsSaysWhatToRaise) {
             "rank 7 cannot accept the connections of other ranks: Too many open files; raise the limit (ulimit -n)");
 }
 
+// One descriptor is free, for what the meeting waits with.
+TEST(WireMeeting, ARankWithTooFewDescriptorsToConnectDoesNotBlameTheOther) {
+  Member low(7), high(9);
+  absl::Status refused;
+  {
+    const DescriptorLimit one(1);
+    refused = high.meeting.Begin(9, high.nonce, {{7, low.meeting.address(), low.nonce}}, 1);
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "rank 9 cannot make a connection to rank 7: Too many open files; raise the limit (ulimit -n)");
+}
+
 // A minute of silence is less than any firewall or load balancer takes to forget a connection.
 TEST(WireMeeting, ConnectionsAreKeptAlive) {
   Member low(0), high(1);

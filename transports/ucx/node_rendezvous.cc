@@ -158,10 +158,17 @@ class Meeting {
     return absl::UnavailableError(absl::StrCat("rank ", rank, " on this node closed its connection to rank ", rank_));
   }
 
+  // Why there is no socket for a connection to `rank`, from errno.
+  absl::Status CannotConnect(Rank rank) const {
+    absl::Status shortage =
+        CheckShortage(errno, absl::StrCat("rank ", rank_, " cannot make a connection to rank ", rank, " on its node"));
+    return shortage.ok() ? Errno("socket") : shortage;
+  }
+
   // Connects to a member of lower rank and introduces this rank; all answers are awaited together later.
   absl::Status Call(const NodeMember& member, std::int64_t end_ns) {
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.valid()) return Errno("socket");
+    if (!socket.valid()) return CannotConnect(member.rank);
     sockaddr_un address;
     const socklen_t bytes = Fill(member.address->socket, &address);
     while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
@@ -214,7 +221,7 @@ class Meeting {
     for (const NodeMember& member : members_) {
       if (member.rank < rank_ || Missing(member.rank) == nullptr) continue;
       const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (!socket.valid()) return Errno("socket");
+      if (!socket.valid()) return CannotConnect(member.rank);
       sockaddr_un address;
       const socklen_t bytes = Fill(member.address->socket, &address);
       if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) continue;

@@ -138,6 +138,9 @@ std::string WireMeeting::CannotReach(std::size_t member) const {
 }
 
 absl::Status WireMeeting::Unreachable(std::size_t member, int error) const {
+  absl::Status shortage =
+      CheckShortage(error, absl::StrCat("rank ", rank_, " cannot make a connection to rank ", members_[member].rank));
+  if (!shortage.ok()) return shortage;
   return absl::UnavailableError(absl::StrCat(CannotReach(member), std::strerror(error), kNetworkHint));
 }
 
