@@ -169,7 +169,7 @@ constexpr Variable kVariables[] = {
     Variable{
         "TUTTI_CONNECTIONS", ParseConnections, [](const Config& config) { return absl::StrCat(config.connections); },
         "TCP connections that a rank makes to each rank of a lower number on another node, over which long messages "
-        "are spread, 1 to 64: more than 1 where one connection does not fill the network."},
+        "are spread, 1 to 64: more than 1 where one connection does not fill the network. Equal on all ranks."},
     Variable{"TUTTI_GPU_TRANSPORT", ParseGpuTransport, [](const Config& config) { return config.gpu_transport; },
              "How calls on the memory of GPUs travel: nccl; staged, through pinned memory of the host and "
              "TUTTI_TRANSPORT; or auto, NCCL where all ranks have it and no two have one GPU, otherwise staged. Equal "

@@ -233,6 +233,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                                             : *config->measure_links ? "1"
                                                                      : "0"},
                           {"verify", config->verify},
+                          {"connections", absl::StrCat(config->connections)},
                           {"cuda_device", options.cuda_device.has_value() ? "one" : "none"},
                           {"gpu_transport", gpu_transport},
                           {"lanes", absl::StrCat(kLanes)}},

@@ -170,6 +170,14 @@ TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
   EXPECT_THAT(run.err, HasSubstr("measure_links"));
 }
 
+// A rank has descriptors for as many connections as it makes itself.
+TEST(BenchTest, RanksMakeEquallyManyConnections) {
+  const std::string command = std::string(kTutti) + " bench barrier" + kQuick;
+  const CommandRun run = RunTutti("launch -n 2 -- sh -c 'TUTTI_CONNECTIONS=$((TUTTI_RANK+1)) " + command + "'");
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("rank 1 has connections=2, rank 0 has 1"));
+}
+
 // A Send ends when its message has left; send_recv ends when a message has come, here from another node.
 TEST(BenchTest, PredictsForSendRecvWhatAMessageTakesOnItsWay) {
   const CommandRun run =
