@@ -319,7 +319,7 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
         on_device ? ProgramOnDevice(spec, schedule) : ProgramFor(spec, schedule);
     if (!program.ok()) return program.status();
     if (absl::Status runnable = runtime->engine->MakeRunnable(**program); !runnable.ok()) {
-      // What is not Unimplemented, such as a GPU without memory for a kernel, other ranks need not have.
+      // Other errors than Unimplemented, such as too little memory for a kernel, may be of this rank alone.
       if (!absl::IsUnimplemented(runnable)) runtime->engine->Abort(*channel, runnable);
       return runnable;
     }
