@@ -56,11 +56,17 @@ PYBIND11_MODULE(_C, module) {
   py::module_::import("torch._C._distributed_c10d");  // the types that the backend is made of
   tutti::dist::HearOfSignalsInWaits();
   module.attr("__version__") = std::string(tutti::Version());
+  using Options = ProcessGroupTutti::CopyableOptions;
+  py::class_<Options, c10::intrusive_ptr<Options>, ::c10d::Backend::Options>(module, "Options",
+                                                                             "The options of one process group.")
+      .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
   py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>, ::c10d::Backend>(
       module, "ProcessGroupTutti", "The backend \"tutti\" of torch.distributed.")
       .def("empty", &ProcessGroupTutti::Empty, py::arg("sizes"), py::arg("dtype"),
            "A tensor in the memory that the ranks of the node map.")
       .def_property_readonly("timeout", &ProcessGroupTutti::timeout, "How long a call may wait for other ranks.")
+      .def_property_readonly("options", &ProcessGroupTutti::getBackendOptions,
+                             "What torch.distributed.split_group copies and gives to the new group.")
       // torch calls this function on the ranks outside of a new group. Tutti makes a group by its members alone, so
       // there is nothing to do.
       .def("perform_nocolor_split", [](ProcessGroupTutti&, const py::object&) {});

@@ -54,7 +54,7 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 }
 
 c10::intrusive_ptr<::c10d::Backend::Options> ProcessGroupTutti::getBackendOptions() {
-  auto options = c10::make_intrusive<Options>(kBackendName, std::chrono::milliseconds(timeout_ms_.load()));
+  auto options = c10::make_intrusive<CopyableOptions>(kBackendName, std::chrono::milliseconds(timeout_ms_.load()));
   options->group_name = request_.name;
   options->global_ranks_in_group.assign(request_.global_ranks.begin(), request_.global_ranks.end());
   return options;

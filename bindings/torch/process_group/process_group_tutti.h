@@ -58,6 +58,10 @@ class ProcessGroupTutti : public ::c10d::Backend {
   void eagerConnectSingleDevice(at::Device device) override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
 
+  // CopyableOptions, whose class Python can copy, as it cannot that of torch's own options.
+  struct CopyableOptions : Options {
+    using Options::Options;
+  };
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;

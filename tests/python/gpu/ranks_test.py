@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch
@@ -117,6 +118,19 @@ def takes_the_state_of_rank_0(rank, gpu):
 def test_the_state_of_an_optimizer_travels_to_another_gpu():
     (whole, _), (mine, taken) = run_ranks(2, takes_the_state_of_rank_0)
     assert all(map(torch.equal, whole, taken)) and not torch.equal(whole[0], mine[0])
+
+
+def meets_on_a_mesh(rank, gpu):
+    mesh = init_device_mesh("cuda", (1, 2), mesh_dim_names=("one", "both"))
+    sums = []
+    for name in mesh.mesh_dim_names:
+        dist.all_reduce(tensor := torch.full([3], rank + 1.0, device=gpu), group=mesh[name].get_group())
+        sums.append(float(tensor[0]))
+    return sums
+
+
+def test_a_mesh_of_two_dimensions_splits_the_default_group():
+    assert run_ranks(2, meets_on_a_mesh) == [[1, 3], [2, 3]]
 
 
 def normalizes(rank, gpu):
