@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -59,11 +60,41 @@ def test_a_group_that_is_split_off_knows_the_variable(monkeypatch):
     assert ranks.run_ranks(2, split, timeout=None) == [9, 9]
 
 
-STEPS = 4
-
-
 class Stops(Exception):
-    """What a rank raises in the middle of a backward."""
+    """What a rank raises in the middle of a wait or a backward."""
+
+
+def ends_by_a_signal(call):
+    def stop(*_):
+        raise Stops
+
+    signal.signal(signal.SIGALRM, stop)
+    with pytest.raises(Stops):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        call()
+
+
+def waits_for_a_peer(rank, days):
+    """Waits for a peer that does not come, until a signal ends the wait."""
+    timeout = datetime.timedelta(days=days)
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    alone = groups[rank]
+    ends_by_a_signal(lambda: alone._get_backend(torch.device("cpu")).monitored_barrier(timeout=timeout))
+    dist.all_reduce(torch.ones(1), group=alone, async_op=True)
+    barrier = dist.barrier(alone, async_op=True)
+    ends_by_a_signal(lambda: barrier.wait(timeout))
+    dist.all_reduce(torch.ones(1), group=groups[1 - rank])
+    dist.barrier(groups[1 - rank])
+    barrier.wait(timeout)
+
+
+# A clock of nanoseconds in 64 bits counts 292 years.
+@pytest.mark.parametrize("days", [60_000, 110_000])
+def test_a_timeout_longer_than_the_clock_counts_is_none(days):
+    ranks.run_ranks(2, waits_for_a_peer, days)
+
+
+STEPS = 4
 
 
 def six_layers():

@@ -4,21 +4,21 @@
 #include "absl/strings/str_join.h"
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
+#include "bindings/torch/process_group/timeout.h"
 #include "bindings/torch/process_group/torch_store.h"
 #include "tutti/torch/errors.h"
 
 namespace tutti::dist {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause(5);
 constexpr char kVerdict[] = "verdict";  // the end of the key of rank 0
 
 // Waits until `key` is in the store, at most until `deadline`; returns whether the key is there.
-bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+bool Appears(::c10d::Store& store, const std::string& key, WaitClock::time_point deadline) {
   SignalWatch signals;
   while (!store.check({key})) {
-    if (Clock::now() >= deadline) return false;
+    if (WaitClock::now() >= deadline) return false;
     if (!signals.Look().ok()) RethrowInterrupt();
     std::this_thread::sleep_for(kPause);
   }
@@ -45,7 +45,7 @@ std::string Ranks(const std::vector<Rank>& ranks) {
 void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   nn::ThrowIfError(communicator()->status());  // also in a forked child
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
-  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
+  const WaitClock::time_point deadline = Later(WaitClock::now(), std::chrono::milliseconds(ms));
   // A program may destroy the group and make another one with the same store, where the keys of this one stay.
   const std::string barriers = absl::StrCat("tutti/monitored_barrier/", request_.attempt, "/");
   const std::uint64_t number = monitored_barriers_++;
@@ -64,7 +64,7 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
   } else {
     store.set(absl::StrCat(round, getRank()), "here");
     // Rank 0 may come late, and then needs its own time to find that others are missing.
-    const bool told = Appears(store, verdict_key, deadline + std::chrono::milliseconds(ms));
+    const bool told = Appears(store, verdict_key, Later(deadline, std::chrono::milliseconds(ms)));
     verdict =
         told ? store.get_to_str(verdict_key) : absl::StrCat("Rank 0 failed to pass monitoredBarrier in ", ms, " ms");
   }

@@ -12,6 +12,7 @@
 #include "bindings/torch/process_group/gpu.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/interrupt.h"
+#include "bindings/torch/process_group/timeout.h"
 
 namespace tutti::dist {
 
@@ -231,10 +232,8 @@ void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
 }
 
 void ProcessGroupWork::WaitForCalls(std::chrono::milliseconds timeout) {
-  const WaitClock::time_point now = WaitClock::now();
-  const WaitClock::time_point never = WaitClock::time_point::max();
-  const bool ends = timeout > kNoTimeout && timeout < std::chrono::floor<std::chrono::milliseconds>(never - now);
-  const WaitClock::time_point end = ends ? now + timeout : never;
+  const WaitClock::time_point end =
+      timeout > kNoTimeout ? Later(WaitClock::now(), timeout) : WaitClock::time_point::max();
   for (tutti::Work& work : state_->calls.works) {
     const absl::Status status = WaitInterruptibly(work, end);
     if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
@@ -324,9 +323,9 @@ class CoalescedWork : public ::c10d::Work {
     wait(kNoTimeout);
   }
   bool wait(std::chrono::milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const WaitClock::time_point deadline = Later(WaitClock::now(), timeout);
     for (const auto& work : works_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - WaitClock::now());
       // A work that has ended has no use for the time; another one shall time out, and not wait without a limit.
       work->wait(timeout > kNoTimeout ? std::max(left, std::chrono::milliseconds(1)) : timeout);
     }
