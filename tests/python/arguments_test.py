@@ -11,26 +11,27 @@ from ranks import run_ranks
 def wrong_arguments(rank):
     tensor = torch.ones(4)
     cases = [
-        (lambda: dist.all_reduce(torch.ones(4).to_sparse(), op=dist.ReduceOp.MAX), "SUM"),
-        (lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND), "op band is not defined for f32"),
-        (lambda: dist.all_reduce(torch.zeros(4, dtype=torch.float8_e5m2)), "f8"),
-        (lambda: dist.all_gather_into_tensor(torch.zeros(7), tensor), "8 would be right"),
-        (lambda: dist.reduce_scatter_tensor(torch.zeros(3), tensor), "6 would be right"),
-        (lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)), "divide"),
-        (lambda: dist.all_to_all_single(torch.zeros(4), tensor, [1, 2], [2, 2]), "sum to 3"),
-        (lambda: dist.send(tensor, 1 - rank, tag=1 << 30), "tag"),
-        (lambda: dist.all_gather([torch.zeros(4)], tensor), "2 ranks"),
-        (lambda: dist.all_reduce(torch.zeros(1).expand(4)), "share memory"),
-        (lambda: dist.irecv(torch.zeros(1).expand(4), 1 - rank), "share memory"),
-        (lambda: dist.all_to_all([torch.zeros(2)] * 2, [torch.zeros(2, dtype=torch.int32)] * 2), "type"),
+        (lambda: dist.all_reduce(torch.ones(4).to_sparse(), op=dist.ReduceOp.MAX), ValueError, "SUM"),
+        (lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND), ValueError, "op band is not defined for f32"),
+        (lambda: dist.all_reduce(torch.zeros(4, dtype=torch.float8_e5m2)), ValueError, "f8"),
+        (lambda: dist.all_reduce(torch.zeros(4, dtype=torch.float8_e8m0fnu)), TypeError, "cannot be reduced"),
+        (lambda: dist.all_gather_into_tensor(torch.zeros(7), tensor), ValueError, "8 would be right"),
+        (lambda: dist.reduce_scatter_tensor(torch.zeros(3), tensor), ValueError, "6 would be right"),
+        (lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)), ValueError, "divide"),
+        (lambda: dist.all_to_all_single(torch.zeros(4), tensor, [1, 2], [2, 2]), ValueError, "sum to 3"),
+        (lambda: dist.send(tensor, 1 - rank, tag=1 << 30), ValueError, "tag"),
+        (lambda: dist.all_gather([torch.zeros(4)], tensor), ValueError, "2 ranks"),
+        (lambda: dist.all_reduce(torch.zeros(1).expand(4)), ValueError, "share memory"),
+        (lambda: dist.irecv(torch.zeros(1).expand(4), 1 - rank), ValueError, "share memory"),
+        (lambda: dist.all_gather_into_tensor(torch.zeros(8, dtype=torch.int32), tensor), TypeError, "the same type"),
     ]
-    for number, (call, text) in enumerate(cases):
+    for number, (call, kind, text) in enumerate(cases):
+        error = None
         try:
             call()
-            error = "no error"
         except Exception as raised:
-            error = str(raised)
-        assert text in error, (number, error)
+            error = raised
+        assert type(error) is kind and text in str(error), (number, error)
     dist.all_reduce(tensor)
     assert tensor.tolist() == [2.0] * 4
 
