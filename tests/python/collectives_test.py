@@ -245,6 +245,19 @@ def read_otherwise(rank):
             assert torch.equal(out, expected[root][2 * rank:2 * rank + 2]), dtype
 
 
+def copied_when_written(rank):
+    """A tensor that torch copies when it is first written, on rank 0 alone."""
+    size = dist.get_world_size()
+    original = torch.full((100_000,), rank + 1.0)
+    tensor = torch._lazy_clone(original) if rank == 0 else original
+    dist.all_reduce(tensor)
+    assert tensor.unique().tolist() == [size * (size + 1) / 2]
+    tensor = torch._lazy_clone(original) if rank == 0 else original
+    dist.broadcast(tensor, size - 1)
+    assert tensor.unique().tolist() == [size * (size + 1) / 2]
+    assert rank != 0 or original.unique().tolist() == [1]
+
+
 def sparse(rank):
     size = dist.get_world_size()
     mine = torch.sparse_coo_tensor([[0, rank + 1]], torch.ones(2, 3), (size + 2, 3))
@@ -290,7 +303,8 @@ def modes(rank):
 @pytest.mark.parametrize(
     "function",
     [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error,
-     inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, read_otherwise, sparse, objects, modes],
+     inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, read_otherwise, copied_when_written,
+     sparse, objects, modes],
     ids=lambda function: function.__name__)
 def test_collective(size, function):
     run_ranks(size, function)

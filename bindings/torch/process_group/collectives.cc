@@ -44,10 +44,9 @@ void CheckCount(const char* call, const char* argument, const at::Tensor& tensor
 
 Calls::Prepared Prepare(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
                         const CallOptions& options) {
-  return {.spec = spec,
-          .in = in.defined() ? in.const_data_ptr() : nullptr,
-          .out = out.defined() ? out.mutable_data_ptr() : nullptr,
-          .options = options};
+  // The output comes first: a tensor that torch copies when it is first written moves here, and may be the input, too.
+  void* const out_memory = out.defined() ? out.mutable_data_ptr() : nullptr;
+  return {.spec = spec, .in = in.defined() ? in.const_data_ptr() : nullptr, .out = out_memory, .options = options};
 }
 
 std::vector<std::int64_t> CountsOf(at::TensorList tensors) {

@@ -18,7 +18,11 @@ Calls::Prepared ProcessGroupTutti::Message(Collective direction, const at::Tenso
   options.tag = tag;
   const CollectiveSpec spec = {
       .collective = direction, .dtype = DType::kU8, .count = static_cast<std::int64_t>(memory.nbytes()), .root = peer};
-  return {.spec = spec, .in = memory.const_data_ptr(), .out = memory.mutable_data_ptr(), .options = options};
+  const bool sends = direction == Collective::kSend;
+  return {.spec = spec,
+          .in = sends ? memory.const_data_ptr() : nullptr,
+          .out = sends ? nullptr : memory.mutable_data_ptr(),
+          .options = options};
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::OrErrorAtEndOfBatch(absl::FunctionRef<WorkPtr()> start) {
