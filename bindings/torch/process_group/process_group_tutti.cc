@@ -28,7 +28,9 @@ std::string PlaceOf(const ProcessGroupTutti::Request& request) {
 }  // namespace
 
 c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& of_any_attempt) {
-  const Request request = OfNextAttempt(of_any_attempt, AttemptOfDefaultGroup(of_any_attempt));
+  Request request = of_any_attempt;
+  request.store_of_job = StoreOfJob(request.store);
+  request = OfNextAttempt(request, AttemptOfDefaultGroup(request));
   absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
   if (!joined.ok()) {
     nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
@@ -85,6 +87,8 @@ void ProcessGroupTutti::eagerConnectSingleDevice(at::Device device) {
   if (!device.is_cuda()) return;
   const WithoutInterpreterLock without_lock;
   CommunicatorOn(device, /*shared=*/true);
+  const std::lock_guard lock(mutex_);
+  eager_gpu_ = device;
 }
 
 CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, bool async) const {
@@ -249,10 +253,25 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
     CheckRank("split", "ranks", rank);
     request.global_ranks.push_back(request_.global_ranks.empty() ? rank : request_.global_ranks[rank]);
   }
+  std::optional<at::Device> gpu;
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_split_.has_value() && last_split_->request.store == store &&
+        last_split_->request.global_ranks == request.global_ranks) {
+      if (std::shared_ptr<Communicator> known = last_split_->communicator.lock(); known != nullptr) {
+        return c10::make_intrusive<ProcessGroupTutti>(last_split_->request, std::move(known));
+      }
+    }
+    gpu = eager_gpu_;
+  }
   request = OfNextAttempt(request, request_.attempt);
-  absl::StatusOr<std::unique_ptr<Communicator>> group = communicator()->Group(ranks, NameOfAttempt(request));
-  if (!group.ok()) nn::ThrowIfError(group.status());
-  return c10::make_intrusive<ProcessGroupTutti>(request, std::shared_ptr<Communicator>(*std::move(group)));
+  std::shared_ptr<Communicator> communicator =
+      nn::ValueOrThrow(this->communicator()->Group(ranks, NameOfAttempt(request)));
+  auto group = c10::make_intrusive<ProcessGroupTutti>(request, communicator);
+  if (gpu.has_value()) group->eagerConnectSingleDevice(*gpu);
+  const std::lock_guard lock(mutex_);
+  last_split_ = Split{.request = request, .communicator = communicator};
+  return group;
 }
 
 at::Tensor ProcessGroupTutti::Empty(at::IntArrayRef sizes, at::ScalarType type) const {

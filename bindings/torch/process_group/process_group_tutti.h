@@ -45,6 +45,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
     std::string name;
     std::vector<int> global_ranks = {};  // empty: the default group
     std::string attempt = {};            // see OfNextAttempt in worlds.h
+    // The store that all groups of the job share, by which they find the default group; known from Create on.
+    c10::intrusive_ptr<::c10d::Store> store_of_job = {};
   };
   // Makes the group that the request describes, as this rank's next attempt. Collective over the members.
   static c10::intrusive_ptr<ProcessGroupTutti> Create(const Request& of_any_attempt);
@@ -54,14 +56,15 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   const std::string getBackendName() const override { return kBackendName; }
   // Joins the ranks' GPUs, of which that of this rank is `device`, at once and not for the first call on them. Groups
-  // of some ranks that are made later share what the default group has joined like this. Collective.
+  // of some ranks that are made later share what the default group has joined like this, and groups that are split off
+  // from this one join their GPUs at once, too. Collective.
   void eagerConnectSingleDevice(at::Device device) override;
-  c10::intrusive_ptr<Options> getBackendOptions() override;
-
   // CopyableOptions, whose class Python can copy, as it cannot that of torch's own options.
   struct CopyableOptions : Options {
     using Options::Options;
   };
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
@@ -188,6 +191,13 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   const std::shared_ptr<Membership> membership_;
 
+  // A group that was split off. torch calls split once for each type of device, each time with the same store, and
+  // keeps the first of the backends: all of them share one communicator.
+  struct Split {
+    Request request;
+    std::weak_ptr<Communicator> communicator;
+  };
+
   std::mutex mutex_;                               // guards the members below
   std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
   Calls batch_;                                    // the messages on GPUs since startCoalescing
@@ -195,6 +205,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
   std::optional<c10::Stream> results_;             // of the rank's GPU: see ProcessGroupWork
   // The collectives for which torch need not wait one by one; many of them may have ended.
   std::vector<std::weak_ptr<void>> not_awaited_;
+  std::optional<at::Device> eager_gpu_;  // which eagerConnectSingleDevice has joined
+  std::optional<Split> last_split_;
 };
 
 }  // namespace tutti::dist

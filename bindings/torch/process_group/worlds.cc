@@ -48,11 +48,6 @@ Worlds& AllWorlds() {
   return *worlds;
 }
 
-const ::c10d::Store* JobStore(const c10::intrusive_ptr<::c10d::Store>& store) {
-  auto* const prefixed = dynamic_cast<::c10d::PrefixStore*>(store.get());
-  return prefixed == nullptr ? store.get() : prefixed->getUnderlyingNonPrefixStore().get();
-}
-
 // Sets `known`, where it is not null, to what is known of the world.
 std::shared_ptr<Communicator> FindWorld(const WorldKey& key, World* known = nullptr) {
   Worlds& worlds = AllWorlds();
@@ -97,19 +92,24 @@ absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::R
       .identity = {.rank = request.rank, .size = request.size, .job_id = request.name, .launcher = "torch"},
       .store = MakeTorchStore(
           c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("attempt ", request.attempt), request.store)),
-      .route = RouteOf(JobStore(request.store))};
+      .route = RouteOf(request.store_of_job.get())};
   const CommunicatorOptions options = {.timeout = absl::Milliseconds(request.timeout.count()), .cuda_device = gpu};
   return Communicator::Create(bootstrap, options);
 }
 
 WorldKey KeyOf(const ProcessGroupTutti::Request& request, bool on_gpu) {
   const bool is_default = request.global_ranks.empty();
-  return {.store = JobStore(request.store),
+  return {.store = request.store_of_job.get(),
           .rank = is_default ? request.rank : request.global_ranks[request.rank],
           .on_gpu = on_gpu};
 }
 
 }  // namespace
+
+c10::intrusive_ptr<::c10d::Store> StoreOfJob(const c10::intrusive_ptr<::c10d::Store>& store) {
+  auto* const prefixed = dynamic_cast<::c10d::PrefixStore*>(store.get());
+  return prefixed == nullptr ? store : prefixed->getUnderlyingNonPrefixStore();
+}
 
 std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request) {
   World world;

@@ -11,6 +11,9 @@
 
 namespace tutti::dist {
 
+// The store that the groups of the job share, of which `store` adds a prefix to the keys of one group.
+c10::intrusive_ptr<::c10d::Store> StoreOfJob(const c10::intrusive_ptr<::c10d::Store>& store);
+
 // The attempt at which this rank has made the default group in which `request` describes a group; "" for the default
 // group itself, and where that does not run on Tutti.
 std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request);

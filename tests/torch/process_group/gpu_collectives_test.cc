@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
@@ -263,6 +264,37 @@ TEST(GpuCollectivesTest, GroupsOfSomeRanks) {
       ends->barrier()->wait();
     });
   }
+}
+
+TEST(GpuCollectivesTest, OneSplitForBothTypesOfDevicesMakesOneCommunicator) {
+  RunGroup(2, [](::c10d::Backend& group, const StorePtr& store) {
+    const auto options = group.getBackendOptions();
+    options->group_name = "both";
+    const auto of_both = c10::make_intrusive<::c10d::PrefixStore>("both", store);
+    const auto on_host = group.split(of_both, {0, 1}, options);
+    const auto on_gpu = group.split(of_both, {0, 1}, options);
+    on_host->barrier()->wait();
+    group.barrier()->wait();
+    on_gpu->abort();
+    EXPECT_NE(on_host->getError(), ::c10d::ErrorType::SUCCESS);
+  });
+}
+
+// torch gives a group that it splits off a clone of the store.
+TEST(GpuCollectivesTest, AGroupThatIsSplitOffSharesWhatTheDefaultGroupHasJoined) {
+  const StorePtr clone = c10::make_intrusive<::c10d::HashStore>();
+  RunGroup(3, [&](::c10d::Backend& group, const StorePtr&) {
+    const int rank = group.getRank();
+    group.eagerConnectSingleDevice(Gpu(rank));
+    const auto options = group.getBackendOptions();
+    options->group_name = "all";
+    const auto all = group.split(c10::make_intrusive<::c10d::PrefixStore>("all", clone), {0, 1, 2}, options);
+    Tensors tensors = {torch::full({4}, static_cast<float>(rank), Gpu(rank))};
+    if (rank == 1) all->send(tensors, 0, 0)->wait();
+    if (rank == 0) all->recv(tensors, 1, 0)->wait();
+    group.barrier()->wait();  // ranks 0 and 1 come here although rank 2 makes no call of the new group
+    EXPECT_TRUE(tensors[0].cpu().equal(torch::full({4}, rank == 2 ? 2.0F : 1.0F)));
+  });
 }
 
 }  // namespace
