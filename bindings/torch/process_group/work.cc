@@ -198,6 +198,13 @@ void ProcessGroupWork::synchronize() {
   wait();
 }
 
+// The stream waits for the calls themselves: their future, for which torch's own function lets the stream wait, is
+// complete at once where the calls are on a GPU.
+void ProcessGroupWork::blockCurrentStream() {
+  if (on_stream()) return synchronize();
+  Work::blockCurrentStream();
+}
+
 bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
   if (on_stream()) return WaitOnStream(timeout);
   WaitOnHost(timeout);
@@ -321,6 +328,9 @@ class CoalescedWork : public ::c10d::Work {
   void synchronize() override {
     const WithoutInterpreterLock without_lock;
     wait(kNoTimeout);
+  }
+  void blockCurrentStream() override {
+    for (const auto& work : works_) work->blockCurrentStream();
   }
   bool wait(std::chrono::milliseconds timeout) override {
     const WaitClock::time_point deadline = Later(WaitClock::now(), timeout);

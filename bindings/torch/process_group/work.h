@@ -77,6 +77,7 @@ class ProcessGroupWork : public ::c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override;
+  void blockCurrentStream() override;
   // Waits for the calls, at most `timeout` if given; throws their error, or DistBackendError after the timeout, or on
   // the main thread what Python's signal handlers raise; in the last two cases the calls go on and can be waited for
   // again.

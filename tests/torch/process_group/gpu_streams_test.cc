@@ -76,6 +76,29 @@ TEST(GpuStreamsTest, WaitIsAWaitOfTheCurrentStreamAlone) {
   });
 }
 
+TEST(GpuStreamsTest, BlockCurrentStreamIsAWaitOfTheCurrentStreamAlone) {
+  for (const bool coalesced : {false, true}) {
+    LateRank late;
+    RunGroup(2, [&](::c10d::Backend& group, const StorePtr&) {
+      WarmUp(group);
+      const int rank = group.getRank();
+      Tensors tensors = {torch::ones({8}, GpuOf(group))};
+      CurrentStream(rank).synchronize();
+      if (rank == 1) late.may_call.wait();
+      if (coalesced) group.startCoalescing();
+      auto work = group.allreduce(tensors);
+      if (coalesced) work = group.endCoalescing();
+      const c10::StreamGuard guard(AnotherStream(rank));
+      work->blockCurrentStream();
+      if (rank == 0) {
+        EXPECT_FALSE(CurrentStream(0).query());
+        late.promise.set_value();
+      }
+      EXPECT_TRUE(tensors[0].cpu().equal(torch::full({8}, 2.0F)));
+    });
+  }
+}
+
 TEST(GpuStreamsTest, WithATimeoutTheHostWaits) {
   LateRank late;
   RunGroup(2, [&](::c10d::Backend& group, const StorePtr&) {
