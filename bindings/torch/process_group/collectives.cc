@@ -242,6 +242,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Te
                     "tutti: all_gather_into_tensor: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CheckTensor("all_gather_into_tensor", "input_tensor", inputs[i]);
+    CheckDevice("all_gather_into_tensor", "input_tensor", inputs[i], inputs[0]);
     CheckTensors("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i]);
     CheckCount("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i].numel() * getSize());
   }
@@ -263,6 +264,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
   TensorLists gathered_from(inputs.size());  // by input: the tensor of each rank
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CheckTensor("all_gather_coalesced", "input_tensor_list", inputs[i]);
+    CheckDevice("all_gather_coalesced", "input_tensor_list", inputs[i], inputs[0]);
     Tensors& gathered = gathered_from[i];
     for (const Tensors& list : outputs) {
       TORCH_CHECK_VALUE(list.size() == inputs.size(), "tutti: all_gather_coalesced: an output list has ", list.size(),
@@ -389,6 +391,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
                     "tutti: reduce_scatter_tensor: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CheckTensor("reduce_scatter_tensor", "output", outputs[i]);
+    CheckDevice("reduce_scatter_tensor", "output", outputs[i], outputs[0]);
     CheckTensors("reduce_scatter_tensor", "input", inputs[i], outputs[i]);
     CheckCount("reduce_scatter_tensor", "input", inputs[i], outputs[i].numel() * getSize());
   }

@@ -88,14 +88,18 @@ void CheckOutput(const at::Tensor& tensor) {
                     "that of .clone()");
 }
 
+void CheckDevice(const char* call, const char* argument, const at::Tensor& tensor, const at::Tensor& like) {
+  TORCH_CHECK_VALUE(tensor.device() == like.device(), "tutti: ", call, ": ", argument, " is on ", tensor.device(),
+                    ", and another tensor of the call on ", like.device(), "; all must be on the same device");
+}
+
 void CheckTensors(const char* call, const char* argument, at::TensorList tensors, const at::Tensor& like) {
   for (const at::Tensor& tensor : tensors) {
     CheckTensor(call, argument, tensor);
     TORCH_CHECK_TYPE(tensor.scalar_type() == like.scalar_type(), "tutti: ", call, ": ", argument,
                      " has elements of type ", tensor.scalar_type(), " where other tensors of the call have ",
                      like.scalar_type(), "; all need the same type");
-    TORCH_CHECK_VALUE(tensor.device() == like.device(), "tutti: ", call, ": ", argument, " is on ", tensor.device(),
-                      ", and another tensor of the call on ", like.device(), "; all must be on the same device");
+    CheckDevice(call, argument, tensor, like);
   }
 }
 

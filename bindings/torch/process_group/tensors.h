@@ -20,7 +20,9 @@ std::optional<DType> DTypeOf(at::ScalarType type);
 void CheckTensor(const char* call, const char* argument, const at::Tensor& tensor);
 // Throws where elements of `tensor`, to which a result is to be written, share memory.
 void CheckOutput(const at::Tensor& tensor);
-// CheckTensor for each, and: all have the element type of `like` and are where `like` is.
+// Throws unless `tensor` is where `like` is, another tensor of the same call.
+void CheckDevice(const char* call, const char* argument, const at::Tensor& tensor, const at::Tensor& like);
+// CheckTensor and CheckDevice for each, and: all have the element type of `like`.
 void CheckTensors(const char* call, const char* argument, at::TensorList tensors, const at::Tensor& like);
 
 // The only tensor of `tensors`, checked; throws when there is not exactly one.

@@ -41,6 +41,20 @@ TEST(GpuErrorsTest, TensorsOfACallAreOnOneDevice) {
   });
 }
 
+TEST(GpuErrorsTest, PairsOfACoalescedCallAreOnOneDevice) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    Tensors some = {torch::ones({2}), torch::ones({2}, Gpu(0))};
+    Tensors others = {torch::ones({2}), torch::ones({2}, Gpu(0))};
+    std::vector<Tensors> lists = {others};
+    EXPECT_THAT(ErrorOf([&] { group.allgather_into_tensor_coalesced(some, others)->wait(); }),
+                HasSubstr("input_tensor is on cuda:0, and another tensor of the call on cpu"));
+    EXPECT_THAT(ErrorOf([&] { group.allgather_coalesced(lists, some)->wait(); }),
+                HasSubstr("input_tensor_list is on cuda:0, and another tensor of the call on cpu"));
+    EXPECT_THAT(ErrorOf([&] { group.reduce_scatter_tensor_coalesced(some, others)->wait(); }),
+                HasSubstr("output is on cuda:0, and another tensor of the call on cpu"));
+  });
+}
+
 TEST(GpuErrorsTest, OtherDevicesAreRefused) {
   RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
     Tensors tensors = {torch::ones({2}, at::kMeta)};
