@@ -6,12 +6,18 @@
 
 namespace tutti::dist {
 
+std::unique_lock<std::mutex> Membership::Lock() {
+  return in_child() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
+}
+
 std::shared_ptr<Communicator> Membership::OnHost() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = Lock();
   return on_host_;
 }
 
 absl::StatusOr<std::shared_ptr<Communicator>> Membership::OnGpu(int gpu, Join join) {
+  if (in_child() && on_host_ != nullptr) return on_host_->status();
+  if (in_child()) return nullptr;
   const std::lock_guard one_at_a_time(joining_);
   {
     const std::lock_guard lock(mutex_);
@@ -37,7 +43,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> Membership::OnGpu(int gpu, Join jo
 }
 
 absl::Status Membership::status() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = Lock();
   absl::Status first = error_of_join_;
   for (const auto& communicator : {on_host_, on_gpu_}) {
     if (communicator != nullptr) first.Update(communicator->status());
@@ -46,6 +52,7 @@ absl::Status Membership::status() {
 }
 
 void Membership::End() {
+  if (in_child()) return;
   std::shared_ptr<Communicator> on_host;
   std::shared_ptr<Communicator> on_gpu;
   const std::lock_guard lock(mutex_);
@@ -54,6 +61,7 @@ void Membership::End() {
 }
 
 void Membership::Abort(const std::string& reason) {
+  if (in_child()) return;
   std::shared_ptr<Communicator> on_host;
   std::shared_ptr<Communicator> on_gpu;
   {

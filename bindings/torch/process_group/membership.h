@@ -2,6 +2,8 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_MEMBERSHIP_H_
 #define TUTTI_TORCH_PROCESS_GROUP_MEMBERSHIP_H_
 
+#include <unistd.h>
+
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,7 +17,9 @@
 namespace tutti::dist {
 
 // The communicators of one process group, until the group is left. That for the GPU is made for the group's first call
-// on a GPU, so that a program which computes on the CPU alone never asks for one. Thread-safe.
+// on a GPU, so that a program which computes on the CPU alone never asks for one. Thread-safe. A forked child takes no
+// mutex, as a thread that does not exist there may have held it at the fork: the child gets the parent's communicators,
+// whose calls are errors there, and leaves them alone.
 class Membership : public Tracked {
  public:
   explicit Membership(std::shared_ptr<Communicator> on_host) : on_host_(std::move(on_host)) {}
@@ -23,8 +27,8 @@ class Membership : public Tracked {
   // Null once the group was left.
   std::shared_ptr<Communicator> OnHost();
   // The communicator for the memory of `gpu`, which `join`, collective over the group, makes for the first call; null
-  // once the group was left. InvalidArgument when the communicator of this rank is for another GPU. An error of `join`
-  // stays.
+  // once the group was left. InvalidArgument when the communicator of this rank is for another GPU; FailedPrecondition
+  // in a forked child. An error of `join` stays.
   using Join = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Communicator>>()>;
   absl::StatusOr<std::shared_ptr<Communicator>> OnGpu(int gpu, Join join);
 
@@ -35,6 +39,10 @@ class Membership : public Tracked {
   void Abort(const std::string& reason) override;
 
  private:
+  bool in_child() const { return process_ != getpid(); }
+  std::unique_lock<std::mutex> Lock();
+
+  const pid_t process_ = getpid();
   std::mutex joining_;  // held while a communicator for a GPU is made; taken before mutex_
   std::mutex mutex_;    // guards the members below
   std::shared_ptr<Communicator> on_host_;
