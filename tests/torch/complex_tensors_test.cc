@@ -35,6 +35,31 @@ TEST(ComplexTensorsTest, AreAveraged) {
   }
 }
 
+struct WithBuffer : torch::nn::Module {
+  explicit WithBuffer(const torch::Tensor& buffer)
+      : w(register_parameter("w", torch::ones({2}))), h(register_buffer("h", buffer)) {}
+  torch::Tensor w;
+  torch::Tensor h;
+};
+
+// torch conjugates such numbers when it reads them: z.conj() shares the memory of z.
+TEST(ComplexTensorsTest, RanksExchangeTheNumbersThatAreReadAlsoWhereOneRankHoldsConjugatedOnes) {
+  const torch::Tensor z = torch::full({3}, c10::complex<double>(1, 2), torch::kComplexDouble);
+  for (const Buffers buffers : {Buffers::kBroadcast, Buffers::kAverage}) {
+    RunWorld(2, [&](Communicator& world) {
+      WithBuffer net(world.rank() == 0 ? z.clone().conj() : torch::zeros_like(z));
+      ASSERT_EQ(net.h.is_conj(), world.rank() == 0);
+      DataParallel replicas(world, net, {.buffers = buffers});
+      EXPECT_TRUE(torch::equal(net.h, z.conj())) << torch::view_as_real(net.h.resolve_conj());
+      replicas.CheckReplicas();
+      net.h.copy_(world.rank() == 0 ? 3 * z.conj() : z.conj());
+      replicas.Flush();
+      EXPECT_TRUE(torch::equal(net.h, (buffers == Buffers::kAverage ? 2 : 3) * z.conj()))
+          << torch::view_as_real(net.h.resolve_conj());
+    });
+  }
+}
+
 TEST(ComplexTensorsTest, CodecsRefuseThem) {
   RunWorld(1, [&](Communicator& world) {
     Weights net(torch::kComplexFloat);

@@ -97,7 +97,7 @@ std::vector<std::int64_t> ElementsOfRanks(const char* argument, const at::Tensor
 
 void ProcessGroupTutti::AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options,
                                      Calls& calls) {
-  const at::Tensor room = Contiguous(tensor);
+  const at::Tensor room = Plain(tensor);
   CallOptions own = options;
   const CollectiveSpec spec = {.collective = Collective::kAllReduce,
                                .dtype = TypeToReduce("all_reduce", tensor),
@@ -149,7 +149,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const 
   const QuietCopies quiet;
   const at::Tensor& tensor = OnlyTensor("broadcast", "tensor", tensors);
   CheckRank("broadcast", "src", options.rootRank);
-  const at::Tensor room = Contiguous(tensor);
+  const at::Tensor room = Plain(tensor);
   const Moved moved(tensor);
   Calls calls = {.outputs = {tensor}};
   calls.prepared.push_back(Prepare({.collective = Collective::kBroadcast,
@@ -189,7 +189,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const ::c
   const QuietCopies quiet;
   const at::Tensor& tensor = OnlyTensor("reduce", "tensor", tensors);
   CheckRank("reduce", "dst", options.rootRank);
-  const at::Tensor room = Contiguous(tensor);
+  const at::Tensor room = Plain(tensor);
   CallOptions own = OptionsFor(options.timeout, options.asyncOp);
   const CollectiveSpec spec = {.collective = Collective::kReduce,
                                .dtype = TypeToReduce("reduce", tensor),
@@ -218,7 +218,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather(TensorLists& outputs, Te
   Calls calls = {.outputs = outputs[0]};
   const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
   if (AllEqual(counts)) {
-    AddAllGather(room, Contiguous(input), own, calls);
+    AddAllGather(room, Plain(input), own, calls);
   } else {  // every rank has a block of its own size, which all ranks know: an exchange where each gets the same block
     const std::vector<at::Tensor> copies(getSize(), input);
     AddAllToAllV(room, counts, at::cat(std::vector<at::Tensor>(getSize(), input.reshape({-1}))), CountsOf(copies), own,
@@ -248,8 +248,8 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Te
   }
   Calls calls = {.outputs = outputs};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor room = ContiguousRoomFor(outputs[i]);
-    AddAllGather(room, Contiguous(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
+    const at::Tensor room = PlainRoomFor(outputs[i]);
+    AddAllGather(room, Plain(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
     DistributeAfter(calls, room, outputs[i]);
   }
   return Launched(std::move(calls), OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor");
@@ -280,7 +280,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensors& gathered = gathered_from[i];
     const at::Tensor room = RoomForAll(gathered);
-    AddAllGather(room, Contiguous(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
+    AddAllGather(room, Plain(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
     calls.outputs.insert(calls.outputs.end(), gathered.begin(), gathered.end());
     DistributeAfter(calls, room, gathered);
   }
@@ -306,7 +306,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::gather(TensorLists& outputs, Tenso
   const Moved moved(input);
   const at::Tensor room = is_root ? RoomForAll(outputs[0]) : at::Tensor();
   Calls calls = {.outputs = is_root ? outputs[0] : Tensors()};
-  const at::Tensor from = is_root ? Apart(Contiguous(input), room) : Contiguous(input);
+  const at::Tensor from = is_root ? Apart(Plain(input), room) : Plain(input);
   calls.held.push_back(from);
   calls.prepared.push_back(Prepare({.collective = Collective::kGather,
                                     .dtype = moved.dtype,
@@ -334,7 +334,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, TensorLi
                       options.rootRank, " alone, which has the tensors");
   }
   const Moved moved(output);
-  const at::Tensor room = ContiguousRoomFor(output);
+  const at::Tensor room = PlainRoomFor(output);
   Calls calls = {.outputs = {output}};
   const at::Tensor from = is_root ? Apart(Joined(inputs[0]), room) : at::Tensor();
   if (is_root) calls.held.push_back(from);
@@ -357,7 +357,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, T
   CheckTensors("reduce_scatter", "input_list", inputs[0], output);
   CheckCount("reduce_scatter", "output", output, inputs[0][getRank()].numel());
   const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
-  const at::Tensor room = ContiguousRoomFor(output);
+  const at::Tensor room = PlainRoomFor(output);
   Calls calls = {.outputs = {output}};
   if (AllEqual(CountsOf(inputs[0]))) {
     AddReduceScatter(room, Joined(inputs[0]), options.reduceOp, own, calls);
@@ -369,7 +369,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, T
                                    .op = ReduceOpOf("reduce_scatter", options.reduceOp, factored),
                                    .count = inputs[0][root].numel(),
                                    .root = root};
-      calls.held.push_back(Contiguous(inputs[0][root]).clone());
+      calls.held.push_back(Plain(inputs[0][root]).clone());
       calls.prepared.push_back(Prepare(spec, calls.held.back(), root == getRank() ? room : at::Tensor(), factored));
     }
   }
@@ -397,9 +397,8 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
   }
   Calls calls = {.outputs = outputs};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor room = ContiguousRoomFor(outputs[i]);
-    AddReduceScatter(room, Contiguous(inputs[i]), options.reduceOp, OptionsFor(options.timeout, options.asyncOp),
-                     calls);
+    const at::Tensor room = PlainRoomFor(outputs[i]);
+    AddReduceScatter(room, Plain(inputs[i]), options.reduceOp, OptionsFor(options.timeout, options.asyncOp), calls);
     DistributeAfter(calls, room, outputs[i]);
   }
   return Launched(std::move(calls), OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter_tensor");
@@ -414,9 +413,9 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, 
   CheckTensors("all_to_all_single", "input", input, output);
   const std::vector<std::int64_t> receive = ElementsOfRanks("output", output, output_splits, getSize());
   const std::vector<std::int64_t> send = ElementsOfRanks("input", input, input_splits, getSize());
-  const at::Tensor room = ContiguousRoomFor(output);
+  const at::Tensor room = PlainRoomFor(output);
   Calls calls = {.outputs = {output}};
-  AddAllToAllV(room, receive, Contiguous(input), send, OptionsFor(options.timeout, options.asyncOp), calls);
+  AddAllToAllV(room, receive, Plain(input), send, OptionsFor(options.timeout, options.asyncOp), calls);
   DistributeAfter(calls, room, output);
   return Launched(std::move(calls), OpType::ALLTOALL_BASE, "tutti:all_to_all_single");
 }

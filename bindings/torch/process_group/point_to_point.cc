@@ -40,7 +40,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::send(Tensors& tensors, int to, int
     CheckRank("send", "dst", to);
     CheckTag("send", tag);
     Calls calls;
-    calls.held.push_back(Contiguous(tensor));
+    calls.held.push_back(Plain(tensor));
     calls.prepared.push_back(Message(Collective::kSend, calls.held[0], to, tag));
     return Launched(std::move(calls), ::c10d::OpType::SEND, "tutti:send");
   });
@@ -51,7 +51,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, i
     const at::Tensor& tensor = OnlyTensor("recv", "tensor", tensors);
     if (from != kAnySource) CheckRank("recv", "src", from);
     CheckTag("recv", tag);
-    const at::Tensor room = ContiguousRoomFor(tensor);
+    const at::Tensor room = PlainRoomFor(tensor);
     Calls calls = {.outputs = {tensor}};
     calls.prepared.push_back(Message(Collective::kRecv, room, from, tag));
     if (!room.is_same(tensor)) {

@@ -8,9 +8,7 @@
 namespace tutti::dist {
 namespace {
 
-// Whether the memory of `tensor` holds its elements in order, without gaps. The memory of a tensor that torch
-// conjugates or negates when it is read (z.conj(), z.conj().imag) holds other numbers.
-bool IsPlain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+using nn::IsPlain;
 
 const char* BeginningOf(const at::Tensor& tensor) { return static_cast<const char*>(tensor.const_data_ptr()); }
 
@@ -110,16 +108,12 @@ at::Tensor& OnlyTensor(const char* call, const char* argument, std::vector<at::T
   return tensors[0];
 }
 
-at::Tensor Contiguous(const at::Tensor& tensor) {
-  return IsPlain(tensor) ? tensor : tensor.contiguous().resolve_conj().resolve_neg();
-}
-
-at::Tensor ContiguousRoomFor(const at::Tensor& tensor) {
+at::Tensor PlainRoomFor(const at::Tensor& tensor) {
   return IsPlain(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));
 }
 
 at::Tensor RoomForAll(at::TensorList tensors) {
-  if (tensors.size() == 1) return ContiguousRoomFor(tensors[0]);
+  if (tensors.size() == 1) return PlainRoomFor(tensors[0]);
   if (LieTogether(tensors)) {
     return at::empty({0}, tensors[0].options())
         .set_(tensors[0].storage(), tensors[0].storage_offset(), {CountOf(tensors)}, {1});
@@ -128,7 +122,7 @@ at::Tensor RoomForAll(at::TensorList tensors) {
 }
 
 at::Tensor Joined(at::TensorList tensors) {
-  if (tensors.size() == 1) return Contiguous(tensors[0]);
+  if (tensors.size() == 1) return Plain(tensors[0]);
   at::Tensor room = RoomForAll(tensors);
   if (room.is_alias_of(tensors[0])) return room;
   std::int64_t begin = 0;

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "tutti/dtype.h"
+#include "tutti/torch/plain.h"
 
 namespace tutti::dist {
+
+using nn::Plain;
 
 // The DType of `type`; nothing where Tutti has none. Elements without a DType can be moved as bytes.
 std::optional<DType> DTypeOf(at::ScalarType type);
@@ -28,11 +31,8 @@ void CheckTensors(const char* call, const char* argument, at::TensorList tensors
 // The only tensor of `tensors`, checked; throws when there is not exactly one.
 at::Tensor& OnlyTensor(const char* call, const char* argument, std::vector<at::Tensor>& tensors);
 
-// `tensor` itself when its elements lie in memory in order, without gaps, as they are read; otherwise a contiguous
-// copy.
-at::Tensor Contiguous(const at::Tensor& tensor);
-// Memory for the elements of `tensor`, in order: the tensor itself as in Contiguous, otherwise new memory.
-at::Tensor ContiguousRoomFor(const at::Tensor& tensor);
+// Memory for the elements of `tensor`, in order: the tensor itself when it is plain, otherwise new memory.
+at::Tensor PlainRoomFor(const at::Tensor& tensor);
 
 // Memory for the elements of all `tensors`, one after the other. The tensors' own memory when the tensors lie there
 // like that, otherwise new memory, of one dimension.

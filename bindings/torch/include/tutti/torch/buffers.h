@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/communicator.h"
+#include "tutti/torch/plain.h"
 #include "tutti/torch/streams.h"
 #include "tutti/torch/tensors.h"
 
@@ -60,7 +61,7 @@ inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOpt
   if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
   torch::NoGradGuard no_grad;
   for (const auto& [name, buffer] : buffers) {
-    torch::Tensor flat = buffer.contiguous();
+    torch::Tensor flat = Plain(buffer);
     if (flat.numel() == 0) continue;
     CallOptions own = call;
     own.stream = CurrentStreamHandle(flat.device());

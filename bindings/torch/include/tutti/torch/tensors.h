@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "tutti/synchronizer.h"
 #include "tutti/torch/errors.h"
+#include "tutti/torch/plain.h"
 
 namespace tutti::nn {
 
@@ -111,13 +112,12 @@ struct NamedTensor {
   torch::Tensor tensor;
 };
 
-// Tensors as plain ranges of memory: where they lie when they are contiguous, otherwise in copies that WriteBack copies
-// back.
+// Tensors as ranges of memory: where they lie when they are plain, otherwise in copies that WriteBack copies back.
 class TensorMemory {
  public:
   explicit TensorMemory(std::vector<NamedTensor> tensors) : tensors_(std::move(tensors)) {
     for (const auto& [name, tensor] : tensors_) {
-      const torch::Tensor& flat = flat_.emplace_back(tensor.detach().contiguous());
+      const torch::Tensor& flat = flat_.emplace_back(Plain(tensor.detach()));
       memory_.push_back({flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()), name});
     }
   }
@@ -128,7 +128,7 @@ class TensorMemory {
     torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const torch::Tensor& tensor = tensors_[i].tensor;
-      if (!tensor.is_contiguous()) tensor.detach().copy_(flat_[i]);
+      if (!IsPlain(tensor)) tensor.detach().copy_(flat_[i]);
     }
   }
 
