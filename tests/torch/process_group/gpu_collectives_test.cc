@@ -5,7 +5,6 @@
 #include <functional>
 #include <numeric>
 #include <string>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
@@ -280,15 +279,13 @@ TEST(GpuCollectivesTest, OneSplitForBothTypesOfDevicesMakesOneCommunicator) {
   });
 }
 
-// torch gives a group that it splits off a clone of the store.
-TEST(GpuCollectivesTest, AGroupThatIsSplitOffSharesWhatTheDefaultGroupHasJoined) {
-  const StorePtr clone = c10::make_intrusive<::c10d::HashStore>();
-  RunGroup(3, [&](::c10d::Backend& group, const StorePtr&) {
+TEST(GpuCollectivesTest, AGroupThatIsSplitOffJoinsAtOnceWhereItsParentDid) {
+  RunGroup(3, [](::c10d::Backend& group, const StorePtr& store) {
     const int rank = group.getRank();
     group.eagerConnectSingleDevice(Gpu(rank));
     const auto options = group.getBackendOptions();
     options->group_name = "all";
-    const auto all = group.split(c10::make_intrusive<::c10d::PrefixStore>("all", clone), {0, 1, 2}, options);
+    const auto all = group.split(c10::make_intrusive<::c10d::PrefixStore>("all", store), {0, 1, 2}, options);
     Tensors tensors = {torch::full({4}, static_cast<float>(rank), Gpu(rank))};
     if (rank == 1) all->send(tensors, 0, 0)->wait();
     if (rank == 0) all->recv(tensors, 1, 0)->wait();

@@ -5,6 +5,8 @@
 
 #include <future>
 #include <string>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <vector>
 
 #include "comm/device_parts.h"
@@ -29,6 +31,20 @@ TEST(GpuErrorsTest, ARankOfAGroupWorksOnOneGpu) {
     EXPECT_THAT(ErrorOf([&] { group.allreduce(second)->wait(); }),
                 HasSubstr("a tensor is on cuda:4, and rank 0 of the group works on cuda:3"));
     group.allreduce(first)->wait();  // the group goes on
+  });
+}
+
+// torch gives a group that it splits off a clone of the store, which most stores make as another object.
+TEST(GpuErrorsTest, AGroupThatIsSplitOffWorksOnTheGpuThatTheDefaultGroupHasJoined) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    const auto options = group.getBackendOptions();
+    options->group_name = "split";
+    const auto clone = c10::make_intrusive<::c10d::PrefixStore>("split", c10::make_intrusive<::c10d::HashStore>());
+    const auto split = group.split(clone, {0}, options);
+    group.eagerConnectSingleDevice(Gpu(0));
+    Tensors tensors = {torch::ones({2}, Gpu(1))};
+    EXPECT_THAT(ErrorOf([&] { split->allreduce(tensors)->wait(); }),
+                HasSubstr("a tensor is on cuda:1, and rank 0 has joined the job with device_id=cuda:0"));
   });
 }
 
