@@ -153,6 +153,7 @@ bool Engine::Advance() {
   FailWhatWasGivenUp();
   const Executor::Polled polled = executor_->Poll();
   bool moved = polled != Executor::Polled::kNothing;
+  // The executor lets messages move only while one of its own is under way.
   if (!executor_->waits_for_messages() && transport_->HoldsSent()) moved |= transport_->Progress();
   if (polled == Executor::Polled::kFailed) {
     TakeInNews();  // a peer that took its messages back may have told the reason before

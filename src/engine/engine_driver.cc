@@ -184,13 +184,13 @@ void Engine::Rest(std::int64_t end_ns) {
     EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0) {
     thread_time_.BeforeSleep();
-    const bool messages = executor_->waits_for_messages() || transport_->HoldsSent();
+    const bool holds_sent = transport_->HoldsSent();
+    const bool messages = executor_->waits_for_messages() || holds_sent;
     const bool device = executor_->polls_device();
     const absl::Duration alarm =
         std::max(absl::Nanoseconds(message_wait_.alarm_ns(now_ns) - now_ns), absl::ZeroDuration());
     const absl::Duration longest = std::min({slice, alarm, device ? kDeviceSlice : slice});
-    const bool naps = executor_->all_in_background() && !executor_->idle();
-    if (naps && (messages || device)) {
+    if (executor_->all_in_background() && !holds_sent && (messages || device)) {
       FutexWait(presence_.doorbell, doorbell, kNap);
       transport_->Drain();
     } else if (messages && executor_->waits_for_signals()) {

@@ -107,6 +107,8 @@ def reduce_all(rank):
     results["scaled"] = hvd.allreduce(tensor, op=hvd.Max, prescale_factor=-2.0, postscale_factor=0.5).tolist()
     handle = hvd.allreduce_async(tensor, op=hvd.Sum, postscale_factor=0.5)
     results["scaled once"] = hvd.synchronize(handle).tolist() == hvd.synchronize(handle).tolist() == [2, 3]
+    integers = torch.tensor([3 + rank])
+    results["scaled integers"] = hvd.allreduce(integers, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.25).tolist()
     results["scaled in place"] = hvd.allreduce_(tensor.clone(), prescale_factor=2.0).tolist()
     handle = hvd.allreduce_async(tensor, op=hvd.Sum)
     results["async"] = hvd.synchronize(handle).tolist()
@@ -134,6 +136,7 @@ def test_allreduce():
         "unchanged": True,
         "scaled": [-1, -2],
         "scaled once": True,
+        "scaled integers": [3],
         "scaled in place": [4, 6],
         "async": [4, 6],
         "polled": True,

@@ -179,6 +179,7 @@ TEST(WeightExchange, NoStateIsSavedAfterAnAverageThatFailed) {
       EXPECT_NE(synchronizer.SaveState(), "");
       EXPECT_EQ(without_memory(average).code(), absl::StatusCode::kResourceExhausted);
       EXPECT_EQ(synchronizer.SaveState(), "");
+      EXPECT_EQ(synchronizer.BeginForward().code(), absl::StatusCode::kResourceExhausted) << "replicas are not known";
       EXPECT_EQ(average(), absl::OkStatus());
       EXPECT_NE(synchronizer.SaveState(), "");
     }

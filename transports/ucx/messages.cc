@@ -83,7 +83,6 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   if (UCS_PTR_IS_PTR(request)) {
     operation->request = request;
   } else {
-    sent_inline_ |= to.region().base == nullptr;
     SendEnded(operation, UCS_PTR_STATUS(request));
   }
 }
@@ -156,6 +155,7 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
 }
 
 void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
+  sends_ended_ |= endpoints_[static_cast<std::size_t>(operation->peer)].region().base == nullptr;
   Completion* completion = operation->completion;
   if (completion == nullptr) return Release(operation);  // the completion has ended: see EndBeforeUcx
   const Rank peer = operation->peer;
@@ -296,6 +296,7 @@ void UcxTransport::SendControl(UcxEndpoint& to, const Control& control, Operatio
 
 // A receive ends also where the message could not be sent: its sender is then lost, and waits for nothing.
 void UcxTransport::EndControl(ControlSend& send) {
+  sends_ended_ = true;
   free_controls_.push_back(&send);
   if (send.receive == nullptr) return;
   ended_.End(send.receive->completion, std::move(send.result));

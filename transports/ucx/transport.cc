@@ -67,18 +67,18 @@ bool UcxTransport::Drain() {
 }
 
 // UCX's TCP copies a short message into memory of its own, gives the socket what the socket takes, and says that the
-// message has been sent; UCX sends the rest under its progress. A flush that does not end at once tells so.
+// message has been sent; UCX sends the rest under its progress. A flush that does not end at once tells so, or that a
+// rank of this node takes no messages.
 bool UcxTransport::HoldsSent() {
   if (worker_ == nullptr) return false;
-  if (flush_ == nullptr && sent_inline_) {
-    sent_inline_ = false;
+  if (flush_ != nullptr && ucp_.ucp_request_check_status(flush_) != UCS_INPROGRESS) {
+    ucp_.ucp_request_free(std::exchange(flush_, nullptr));
+  }
+  if (flush_ == nullptr && sends_ended_) {
+    sends_ended_ = false;
     const ucp_request_param_t param = {};
     const ucs_status_ptr_t request = ucp_.ucp_worker_flush_nbx(worker_->get(), &param);
     if (UCS_PTR_IS_PTR(request)) flush_ = request;
-  }
-  if (flush_ != nullptr && ucp_.ucp_request_check_status(flush_) != UCS_INPROGRESS) {
-    ucp_.ucp_request_free(flush_);
-    flush_ = nullptr;
   }
   return flush_ != nullptr;
 }

@@ -310,7 +310,7 @@ class UcxTransport final : public Transport {
   int control_left_ = 0;
 
   KeyedQueues<std::uint64_t, QueuedRecv> queued_{/*room=*/0};  // by tag; the first of each queue is from any source
-  bool sent_inline_ = false;  // a message to another node has ended as it was posted, since the last flush began
+  bool sends_ended_ = false;  // a Send to another node, or of a control message, has ended since the last flush began
   void* flush_ = nullptr;     // UCX's request of a flush: UCX held a part of a message when the flush began
   bool may_match_ = false;    // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;

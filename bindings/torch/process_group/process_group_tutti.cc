@@ -256,7 +256,7 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
   std::optional<at::Device> gpu;
   {
     const std::lock_guard lock(mutex_);
-    if (last_split_.has_value() && last_split_->request.store == store &&
+    if (last_split_.has_value() && last_split_->store == store &&
         last_split_->request.global_ranks == request.global_ranks) {
       if (std::shared_ptr<Communicator> known = last_split_->communicator.lock(); known != nullptr) {
         return c10::make_intrusive<ProcessGroupTutti>(last_split_->request, std::move(known));
@@ -270,7 +270,7 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
   auto group = c10::make_intrusive<ProcessGroupTutti>(request, communicator);
   if (gpu.has_value()) group->eagerConnectSingleDevice(*gpu);
   const std::lock_guard lock(mutex_);
-  last_split_ = Split{.request = request, .communicator = communicator};
+  last_split_ = Split{.store = store, .request = request, .communicator = communicator};
   return group;
 }
 

@@ -194,6 +194,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // A group that was split off. torch calls split once for each type of device, each time with the same store, and
   // keeps the first of the backends: all of them share one communicator.
   struct Split {
+    c10::intrusive_ptr<::c10d::Store> store;  // as torch gave it to split
     Request request;
     std::weak_ptr<Communicator> communicator;
   };

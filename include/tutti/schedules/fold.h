@@ -43,7 +43,8 @@ inline void HandToPartner(PlanBuilder& b) {
   b.Recv(Fold::Partner(b.rank()), b.out());
 }
 
-// The operands from which a participant's all-reduce starts: AllReduceTakeIn; it ends with AllReduceHandBack.
+// The operands from which a participant's all-reduce starts. AllReduceTakeIn returns them; AllReduceHandBack is the
+// last step.
 struct Participation {
   Ref mine;     // the partial of its run of ranks: never written if it is the input
   Ref partial;  // where later partials go: the output, or scratch where partials are wider

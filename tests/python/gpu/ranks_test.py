@@ -120,6 +120,18 @@ def test_the_state_of_an_optimizer_travels_to_another_gpu():
     assert all(map(torch.equal, whole, taken)) and not torch.equal(whole[0], mine[0])
 
 
+def takes_state_of_no_parameter(rank, gpu):
+    module = torch.nn.Linear(3, 2, device=gpu)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    optimizer.state["slow"] = torch.full([2], float(rank), device=gpu)
+    tutti.torch.DistributedDataParallel(module, optimizer, "decentralized").broadcast_optimizer(optimizer)
+    return optimizer.state["slow"].device == gpu, optimizer.state["slow"].tolist()
+
+
+def test_state_of_no_parameter_stays_on_the_gpu():
+    assert run_ranks(2, takes_state_of_no_parameter) == [(True, [0, 0])] * 2
+
+
 def meets_on_a_mesh(rank, gpu):
     mesh = init_device_mesh("cuda", (1, 2), mesh_dim_names=("one", "both"))
     sums = []

@@ -51,8 +51,14 @@ def common_part(values: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def with_common_part(values: Mapping[Any, Any], common: Mapping[Any, Any]) -> dict[Any, Any]:
-    """``common``, and what is this rank's own of ``values``."""
+    """``common``, whose tensors go where those of ``values`` are that they replace, and what is this rank's own."""
+
+    def placed(key: Any, value: Any) -> Any:
+        before = values.get(key)
+        both_are_tensors = isinstance(value, torch.Tensor) and isinstance(before, torch.Tensor)
+        return value.to(before.device) if both_are_tensors else value
+
     own = {key: value for key, value in values.items() if not (_is_common(key) and _is_common(value))}
     dicts = {key: value for key, value in values.items() if type(value) is dict}
-    return {**own, **{key: with_common_part(dicts.get(key, {}), value) if type(value) is dict else value
+    return {**own, **{key: with_common_part(dicts.get(key, {}), value) if type(value) is dict else placed(key, value)
                       for key, value in common.items()}}

@@ -39,8 +39,12 @@ def synchronize(handle: Handle) -> torch.Tensor:
 
 
 def _scale(tensor: torch.Tensor, factor: float) -> None:
-    if factor != 1.0:  # which a tensor of integers may have
+    if factor == 1.0:
+        return
+    if tensor.is_floating_point() or tensor.is_complex():
         tensor.detach().mul_(factor)
+    else:
+        tensor.detach().copy_(tensor.detach() * factor)  # rounds towards 0
 
 
 def checked_op(op: Any, average: bool | None = None) -> dist.ReduceOp:
