@@ -14,9 +14,8 @@ import functools
 from types import ModuleType
 from typing import Any
 
+import tutti.torch  # before torch: says what to install where torch is missing
 import torch
-
-import tutti.torch
 from tutti._after_import import after_import
 
 _BACKEND = "tutti"
