@@ -58,8 +58,14 @@ struct Current {
   int device = 0;
   bool has_context = false;
 };
+// What was current before a device was pushed, as a list without a destructor: torch has a tensor among its static
+// objects (of barriers), which is freed, with its device pushed, after the objects of the thread have been destroyed.
+struct Pushed {
+  Current current;
+  Pushed* before;
+};
 thread_local Current current;
-thread_local std::vector<Current> pushed;
+thread_local Pushed* pushed = nullptr;
 std::atomic<bool> contexts[kFakeDevices];
 
 void UseContext() {
@@ -347,15 +353,16 @@ CudaError SetDevice(int device) {
 CudaError PushDevice(int device) {
   if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
   if (const CudaError error = Failure("push_device"); error != kCudaSuccess) return error;
-  pushed.push_back(current);
+  pushed = new Pushed{current, pushed};
   return SetDevice(device);
 }
 
 CudaError PopDevice() {
   constexpr CudaError kInvalidContext = 201;
-  if (pushed.empty()) return kInvalidContext;
-  current = pushed.back();
-  pushed.pop_back();
+  if (pushed == nullptr) return kInvalidContext;
+  const std::unique_ptr<Pushed> last(pushed);
+  current = last->current;
+  pushed = last->before;
   return kCudaSuccess;
 }
 

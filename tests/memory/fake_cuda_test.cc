@@ -1,7 +1,10 @@
 // The fake with which code that works on streams is tested behaves as CUDA does.
 #include "tests/harness/fake_cuda.h"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -250,6 +253,28 @@ TEST_F(FakeCudaTest, AStreamThatWaitsForACaptureJoinsIt) {
     cuda_.synchronize_stream(stream);
     EXPECT_EQ(count, 12);
   }
+}
+
+// Ends the process with 0 if a device that is pushed and popped among the static objects leaves the current one as it
+// was. Objects of the thread have been destroyed by then, and new ones may have their memory.
+[[noreturn]] void PushDeviceAtExit() {
+  { const CudaDeviceScope scope(FakeCuda::Table(), 1); }
+  std::atexit([] {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    cuda.set_device(2);
+    {
+      const CudaDeviceScope scope(cuda, 1);
+      for (int i = 0; i < 100; ++i) std::memset(std::malloc(8), 0xFF, 8);
+    }
+    int device = 0;
+    cuda.current_device(&device);
+    _exit(device == 2 ? 0 : 1);
+  });
+  std::exit(2);
+}
+
+TEST(FakeCudaDeathTest, DevicesArePushedAfterTheObjectsOfTheThread) {
+  EXPECT_EXIT(PushDeviceAtExit(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
