@@ -87,8 +87,8 @@ void SendToADiscardedGroup(const std::vector<std::unique_ptr<Transport>>& transp
 
 TEST(UcxTransport, MessagesOfADiscardedGroupTakeNoMemory) {
   for (const auto& make : {MakeOneNode, MakeManyNodes}) {
-    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4000, 10'000);   // these messages come as a whole
-    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4'000'000, 30);  // these messages are announced first
+    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4000, 10'000);    // these messages come as a whole
+    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4'000'000, 120);  // these messages are announced first
   }
 }
 
