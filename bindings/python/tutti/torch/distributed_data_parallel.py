@@ -156,8 +156,8 @@ class DistributedDataParallel(torch.nn.Module):
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
-            backend, parameters, named_buffers, with_warmup_of(optimizer, strategy), buffers, find_unused_parameters, int(bucket_cap_mb * 2**20),
-            autotune)
+            backend, parameters, named_buffers, with_warmup_of(optimizer, strategy), buffers, find_unused_parameters,
+            int(bucket_cap_mb * 2**20), autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
         self._buffer_places = _places_of(module, "_buffers")
