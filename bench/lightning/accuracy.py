@@ -275,7 +275,8 @@ def main():
 
     document = {"date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "system": platform.machine(),
                 "torch": runs[0]["torch"], "lightning": lightning.__version__, "in_use": in_use, "ranks": options.ranks,
-                "seconds_of": "of the slowest rank, with the average of weights before each validation", "links": options.links, "seeds": options.seeds, "runs": runs, "steps": []}
+                "seconds_of": "of the slowest rank, with the average of weights before each validation",
+                "links": options.links, "seeds": options.seeds, "runs": runs, "steps": []}
     write(document)
 
 

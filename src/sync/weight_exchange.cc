@@ -93,7 +93,6 @@ absl::Status WeightExchange::MakeReplicas() {
   if (replicas_are_set_ || context_.strategy.algorithm->exchanges != Exchanges::kWeightDifferences) {
     return absl::OkStatus();
   }
-  // After an average that failed the weights of ranks differ, and no rank knows those of its neighbours.
   if (!failed_.ok()) return failed_;
   if (absl::Status alive = context_.communicator.status(); !alive.ok()) return alive;
   weights_->ResetReplicas();

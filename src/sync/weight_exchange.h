@@ -31,8 +31,8 @@ class WeightExchange final : public Exchange {
 
   // Gives all ranks the average of their weights, and keeps the error.
   absl::Status Average();
-  // Copies the weights into the replicas, unless the replicas are set. The error of the communicator, if it has one:
-  // then nobody knows whether the peers have got the same weights, whose replicas these would be.
+  // Copies the weights into the replicas, unless the replicas are set. The error of the last average, or of the
+  // communicator, if there is one: the weights of peers, whose replicas these would be, may then be others.
   absl::Status MakeReplicas();
   // Waits for the end of the exchange that is under way, if any, and keeps its error.
   absl::Status Finish();

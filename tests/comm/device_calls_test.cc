@@ -345,38 +345,31 @@ TEST(DeviceCallsTest, TheHostGoesOnForAHundredCalls) {
   });
 }
 
-// A rank that has no memory left on its GPU ends the communicator: its later calls would meet others of its peers.
-TEST(DeviceCallsTest, ARankWithoutMemoryEndsTheCallsOfAll) {
+// Rank 1, whose GPU has no memory for `function` of CUDA, ends the communicator with an error that `says` so: its later
+// calls would meet others of its peers.
+void ExpectThatARankWithoutMemoryEndsTheCallsOfAll(absl::string_view function, absl::string_view says) {
   std::barrier<> both_have_memory(2);
   RunWorld(2, OnDevices(), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 8);
     const absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
     both_have_memory.arrive_and_wait();
-    if (comm.rank() == 1) FakeCuda::FailNext("allocate", kCudaOutOfMemory);
+    if (comm.rank() == 1) FakeCuda::FailNext(function, kCudaOutOfMemory);
     const absl::Status status =
         comm.rank() == 0
             ? comm.Barrier().Wait()
             : comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.schedule = *ring}).Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: the scratch of all_reduce:ring"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(says)));
+    EXPECT_EQ(comm.status().code(), absl::StatusCode::kResourceExhausted);
   });
 }
 
+TEST(DeviceCallsTest, ARankWithoutMemoryForScratchEndsTheCallsOfAll) {
+  ExpectThatARankWithoutMemoryEndsTheCallsOfAll("allocate", "rank 1: the scratch of all_reduce:ring");
+}
+
 TEST(DeviceCallsTest, ARankThatCannotLoadAKernelEndsTheCallsOfAll) {
-  std::barrier<> both_have_memory(2);
-  RunWorld(2, OnDevices(), [&](Communicator& comm) {
-    const FakeMemory memory(comm.rank(), 8);
-    const absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
-    both_have_memory.arrive_and_wait();
-    if (comm.rank() == 1) FakeCuda::FailNext("load_kernel", kCudaOutOfMemory);
-    const absl::Status status =
-        comm.rank() == 0
-            ? comm.Barrier().Wait()
-            : comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.schedule = *ring}).Wait();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: all_reduce:ring: a kernel"));
-    EXPECT_EQ(comm.status().code(), absl::StatusCode::kResourceExhausted);
-  });
+  ExpectThatARankWithoutMemoryEndsTheCallsOfAll("load_kernel", "rank 1: all_reduce:ring: a kernel");
 }
 
 // What NCCL does is what is chosen; what NCCL cannot do with the promised result travels by messages.

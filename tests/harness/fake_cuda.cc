@@ -58,8 +58,9 @@ struct Current {
   int device = 0;
   bool has_context = false;
 };
-// What was current before a device was pushed, as a list without a destructor: torch has a tensor among its static
-// objects (of barriers), which is freed, with its device pushed, after the objects of the thread have been destroyed.
+// The devices that were current before others were pushed, as a list without a destructor: torch has a tensor among its
+// static objects (of barriers), which is freed, with its device pushed, after the objects of the thread have been
+// destroyed.
 struct Pushed {
   Current current;
   Pushed* before;

@@ -292,7 +292,7 @@ TEST(ReduceScatterHalving, SendsHalfOfWhatIsLeftInEachStep) {
       EXPECT_EQ(WireBytes(plan), (n - 1) * 100 * kBytesOfF32);
     }
   }
-  // Of 5 ranks, rank 1 is the extra of rank 0.
+  // In a world of 5 ranks, rank 1 is the extra of rank 0.
   for (const Plan& plan : PlansOf(SpecOf(Collective::kReduceScatter, 100), "halving", 5)) {
     EXPECT_EQ(WireBytes(plan), (plan.rank == 1 ? 5 : 4) * 100 * kBytesOfF32);
   }

@@ -12,7 +12,8 @@
 namespace tutti::dist {
 namespace {
 
-// What a child does that is forked while a thread of its parent joins the GPUs: true where all of it is as promised.
+// Called in a child that was forked while a thread of its parent joins the GPUs: true where each call of the group is
+// refused.
 bool GroupIsRefused(Membership& membership) {
   alarm(60);  // a child that waits for the parent's thread ends
   const auto on_gpu = membership.OnGpu(0, [] { return absl::InternalError("a child joins nobody"); });

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 import tutti.torch
+from tutti.torch.strategy_names import with_options
 
 # How processes are started, by what follows the name of a strategy.
 START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}
@@ -50,13 +51,6 @@ def _is_strategy(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def with_options(name: str, *options: str) -> str:
-    """The strategy name ``name`` with further options, each as ``option=value``."""
-    before, _, given = name.partition(":")
-    every = ",".join([part for part in given.split(",") if part] + [part for part in options if part])
-    return f"{before}:{every}" if every else before
 
 
 def _text(value: Any) -> str:

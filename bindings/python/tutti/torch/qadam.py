@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from tutti.torch import states
+from tutti.torch.strategy_names import with_options
 
 _STATE = "qadam"
 
@@ -24,7 +25,7 @@ def with_warmup_of(optimizers: Iterable[torch.optim.Optimizer], strategy: str) -
     steps = [optimizer.warmup_steps for optimizer in optimizers if hasattr(optimizer, "warmup_steps")]
     if name != "qadam" or "warmup_steps=" in options or not steps:
         return strategy
-    return f"{name}:{','.join(filter(None, (options, f'warmup_steps={steps[0]}')))}"
+    return with_options(strategy, f"warmup_steps={steps[0]}")
 
 
 class QAdam(torch.optim.Optimizer):
