@@ -360,7 +360,8 @@ TEST(BenchTest, WarnsWhereRanksShareProcessors) {
   EXPECT_THAT(three.out,
               HasSubstr("\n# warning: the 3 ranks of a node share 1 processor: times have the waits for a "));
   EXPECT_THAT(uneven.out, HasSubstr("\n# warning: up to 3 ranks of a node share 1 processor: times "));
-  EXPECT_THAT(one.out, testing::Not(HasSubstr("# warning")));
+  // A build that is not of the kind of a release has a warning of its own.
+  EXPECT_THAT(one.out, testing::Not(HasSubstr("processor: times have the waits")));
 }
 
 TEST(BenchTest, WritesJsonToStandardOutputAndTheTableToStandardError) {
