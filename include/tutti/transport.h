@@ -124,9 +124,9 @@ class Transport {
   // any. CallEnded looks for nothing that has come, and so costs no call of the kernel. Nobody has to call it. A
   // transport whose messages all end under Progress inherits this one.
   virtual bool CallEnded() { return false; }
-  // Whether a part of a message whose Send has ended still lies on this rank, and leaves it under Progress alone: until
-  // it has, somebody must alternate Sleep and Progress, or the receiver waits for the rest of the message. Cheap unless
-  // short messages have been sent since the last call. A transport whose Sends end when all has left inherits this one.
+  // Whether something lies on this rank for which no Send waits, and which leaves under Progress alone: a part of a
+  // message whose Send has ended, or what this rank has told (Tell). Until it has left, somebody must alternate Sleep
+  // and Progress, or the peer waits for it. Cheap. A transport in which nothing lies so inherits this one.
   virtual bool HoldsSent() { return false; }
 
   // Returns when Progress has something to do, when Check may have news, after Wake or Endpoint::Wake of a peer, or at
@@ -238,8 +238,8 @@ std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options);
 
-// The UCX transport: shared memory and TCP between processes (or threads), on one node or several. The transport
-// listens on loopback only unless `interface` names another network device: UCX's TCP port has no authentication
+// The UCX transport: UCX's shared memory and mapped memory between processes (or threads) of one node, TCP connections
+// between nodes. While ranks connect, the transport listens at `interface`, for ranks that know its address
 // (docs/security.md).
 struct UcxOptions {
   // Network device such as "eth0"; empty: loopback.
@@ -247,7 +247,8 @@ struct UcxOptions {
   // Ranks with equal node names map each other's memory; empty: the machine's boot id.
   std::string node;
   // TCP connections to each rank on another node with a lower number, 1 to 64, over which the payload of longer
-  // messages is spread: more than one where a single connection does not fill the network.
+  // messages is spread: more than one where a single connection does not fill the network. Shorter messages have one
+  // connection more.
   int connections = 1;
 };
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx, const TransportOptions& options);

@@ -18,8 +18,8 @@ namespace {
 
 #ifdef TUTTI_WITH_UCX
 // Waits a while for an interface that does not run, and says so where the interface then still does not: the transport
-// goes on all the same, because UCX may have another way to the other nodes. The wait leaves half of the time to the
-// ranks that meanwhile wait for this one.
+// goes on all the same, because the kernel may let packets through. The wait leaves half of the time to the ranks that
+// meanwhile wait for this one.
 void AwaitRunningAWhile(const std::string& device, Rank rank, std::int64_t end_ns) {
   constexpr absl::Duration kMax = absl::Seconds(10);
   const absl::Status runs = AwaitRunning(device, NanosIn(std::min(kMax, LeftUntil(end_ns) / 2)));

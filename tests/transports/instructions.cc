@@ -22,11 +22,13 @@ struct Star {
   explicit Star(int peers) {
     std::vector<WireSockets> connections;
     for (Rank peer = 0; peer < peers; ++peer) {
-      int ends[2];
-      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
       std::vector<UniqueFd> mine, others;
-      mine.emplace_back(ends[0]);
-      others.emplace_back(ends[1]);
+      for (int i = 0; i < 2; ++i) {
+        int ends[2];
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        mine.emplace_back(ends[0]);
+        others.emplace_back(ends[1]);
+      }
       connections.push_back({peer, std::move(mine)});
       leaves.emplace_back(peers, std::move(others), peers + 1);
     }
@@ -35,12 +37,13 @@ struct Star {
   // Moves bytes until none can be moved.
   void MoveAll() {
     for (bool moved = true; moved;) {
-      moved = hub.Progress(/*looks=*/true);
+      moved = hub.Progress(/*looks=*/true, nothing);
       hub.TakeEnded([](const WireEnd&) {});
       for (WiredRank& leaf : leaves) moved |= leaf.Move();
     }
   }
 
+  NoShortReceiver nothing;
   Wires hub;
   std::deque<WiredRank> leaves;
 };
@@ -49,7 +52,7 @@ void CountIdle(int peers) {
   Star star(peers);
   std::string in(1, '?');
   const auto progress = [&] {
-    for (int i = 0; i < kCalls; ++i) star.hub.Progress(/*looks=*/false);
+    for (int i = 0; i < kCalls; ++i) star.hub.Progress(/*looks=*/false, star.nothing);
   };
   star.MoveAll();
   progress();

@@ -110,7 +110,7 @@ TEST(UcxAddress, SurvivesTheStoreAndRejectsEveryCut) {
   address.nonce = NewNonce();
   address.region_bytes = 12345;
   address.worker = std::string(3000, 'w');
-  address.network_worker = "n";
+  address.wire = "n";
   const std::string blob = Encode(address);
   const absl::StatusOr<PeerAddress> decoded = DecodeAddress(blob);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -118,7 +118,7 @@ TEST(UcxAddress, SurvivesTheStoreAndRejectsEveryCut) {
   EXPECT_TRUE(Equal(decoded->nonce, address.nonce));
   EXPECT_EQ(decoded->region_bytes, 12345);
   EXPECT_EQ(decoded->worker, address.worker);
-  EXPECT_EQ(decoded->network_worker, "n");
+  EXPECT_EQ(decoded->wire, "n");
   for (std::size_t bytes = 0; bytes < blob.size(); ++bytes) {
     EXPECT_FALSE(DecodeAddress(absl::string_view(blob).substr(0, bytes)).ok()) << bytes;
   }

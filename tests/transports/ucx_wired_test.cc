@@ -173,7 +173,7 @@ void Recv(RankDriver& me, Rank from, std::uint64_t tag, PoisonedOp* op) {
 }
 
 // A rank that only sends, to a peer that reads nothing meanwhile, until the socket takes no more.
-TEST_P(UcxWired, ASendThatHasEndedMayHoldAPartOfItsMessageUntilProgress) {
+TEST_P(UcxWired, ShortSendsWaitForTheKernelAndANoteWaitsBehindThem) {
   constexpr std::size_t kBytes = 30'000;
   constexpr int kMost = 2'000;
   std::atomic<int> sent = 0;
@@ -187,13 +187,15 @@ TEST_P(UcxWired, ASendThatHasEndedMayHoldAPartOfItsMessageUntilProgress) {
         Send(me, 1, 0, &ops.back());
       };
       int posted = 0;
-      while (posted < kMost && !me.transport.HoldsSent()) {
+      while (posted < kMost && AllEnded(ops)) {
         send(posted++);
         me.transport.CallEnded();
       }
-      EXPECT_TRUE(AllEnded(ops)) << "the message of which UCX holds a part has ended, too";
       EXPECT_LT(posted, kMost) << "the socket took all messages";
-      send(posted++);  // ends under Progress, and may leave a part, too
+      EXPECT_FALSE(me.transport.HoldsSent()) << "nothing is held of a Send that has ended";
+      me.transport.Tell(1, /*group=*/7, absl::CancelledError("told"));
+      EXPECT_TRUE(me.transport.HoldsSent());
+      send(posted++);  // may not pass the note
       sent = posted;
       me.WakeAll();
       me.DriveUntil([&] { return may_send.load(); });
@@ -213,6 +215,10 @@ TEST_P(UcxWired, ASendThatHasEndedMayHoldAPartOfItsMessageUntilProgress) {
     }
     me.DriveUntil([&] { return AllEnded(ops); });
     for (const PoisonedOp& op : ops) EXPECT_TRUE(op.status.ok() && op.as_expected) << op.status;
+    const std::optional<Note> note = me.transport.TakeNote();
+    ASSERT_TRUE(note.has_value()) << "a message that was sent after the note has come before it";
+    EXPECT_EQ(note->group, 7u);
+    EXPECT_EQ(note->cause.message(), "told");
   });
 }
 
@@ -461,30 +467,39 @@ std::vector<std::string> ConnectBoth(absl::Span<const std::unique_ptr<Transport>
   return addresses;
 }
 
-// The other end of a connection that the rank of address `blob` has accepted; that end is of this process, too.
-int ConnectionTo(const std::string& blob) {
+// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first; these
+// ends are of this process, too.
+std::vector<int> ConnectionsTo(const std::string& blob) {
   const std::string listened = ucx::DecodeAddress(blob)->wire;
+  std::vector<int> found;
   for (const int fd : OpenDescriptors()) {
     std::string peer(listened.size(), '\0');
     auto bytes = static_cast<socklen_t>(peer.size());
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) return fd;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
   }
-  return -1;
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
-TEST(UcxWiredBroken, APeerWhosePartsOfAMessageOverlapIsNamed) {
-  const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
-  const int from_peer = ConnectionTo(ConnectBoth(transports)[0]);
+TEST(UcxWiredBroken, APeerThatBreaksTheRulesIsNamed) {
   const ucx::FrameHeader half = {.bytes = 100, .length = 50};
-  const std::string frame = std::string(reinterpret_cast<const char*>(&half), sizeof(half)) + Payload(50, 1);
-  ASSERT_EQ(write(from_peer, (frame + frame).data(), 2 * frame.size()), static_cast<ssize_t>(2 * frame.size()));
-  absl::Span<const Loss> losses;
-  while ((losses = transports[0]->Check()).empty()) {
-    transports[0]->Progress();
-    transports[0]->Sleep(absl::Now() + absl::Milliseconds(5));
+  const std::string part = std::string(reinterpret_cast<const char*>(&half), sizeof(half)) + Payload(50, 1);
+  const std::pair<std::string, std::string> wrongs[] = {{std::string(100, 'x'), "what is no frame"},
+                                                        {part + part, "message 0 that overlap"}};
+  for (std::size_t connection = 0; connection < 2; ++connection) {
+    const auto& [bytes, what] = wrongs[connection];
+    const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
+    const std::vector<int> from_peer = ConnectionsTo(ConnectBoth(transports)[0]);
+    ASSERT_EQ(from_peer.size(), 2u);
+    ASSERT_EQ(write(from_peer[connection], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    absl::Span<const Loss> losses;
+    while ((losses = transports[0]->Check()).empty()) {
+      transports[0]->Progress();
+      transports[0]->Sleep(absl::Now() + absl::Milliseconds(5));
+    }
+    EXPECT_EQ(losses[0].peer, 1);
+    EXPECT_THAT(losses[0].cause.message(), testing::AllOf(HasSubstr("rank 1"), HasSubstr(what)));
   }
-  EXPECT_EQ(losses[0].peer, 1);
-  EXPECT_THAT(losses[0].cause.message(), testing::AllOf(HasSubstr("rank 1"), HasSubstr("message 0 that overlap")));
 }
 
 TEST(UcxWiredDescriptors, AllAreClosedAtTheEnd) {

@@ -29,7 +29,7 @@ bool IsDelivered(const UniqueFd& socket) {
 // A time far later than anything may come that a test waits for.
 std::int64_t Soon() { return NanosIn(absl::Seconds(30)); }
 
-// A rank whose peer is the test, which writes bytes of its own to the connections.
+// A rank whose peer is the test, which writes bytes of its own to the connections of the wire.
 class Attacked {
  public:
   explicit Attacked(int connections = 1, int ranks = 2) : Attacked(Connections(connections), ranks) {}
@@ -76,10 +76,13 @@ class Attacked {
  private:
   using Sockets = std::pair<std::vector<UniqueFd>, std::vector<UniqueFd>>;
 
-  Attacked(Sockets sockets, int ranks) : raw_(std::move(sockets.first)), rank_(1, std::move(sockets.second), ranks) {}
+  Attacked(Sockets sockets, int ranks)
+      : short_(std::move(sockets.first.front())), rank_(1, std::move(sockets.second), ranks) {
+    for (std::size_t i = 1; i < sockets.first.size(); ++i) raw_.push_back(std::move(sockets.first[i]));
+  }
   static Sockets Connections(int count) {
     Sockets sockets;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count + 1; ++i) {
       int ends[2];  // not TCP, whose acknowledgements come late, so that IsDelivered would last
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
       sockets.first.emplace_back(ends[0]);
@@ -88,6 +91,7 @@ class Attacked {
     return sockets;
   }
 
+  UniqueFd short_;  // of the short wire, over which nothing comes
   std::vector<UniqueFd> raw_;
   WiredRank rank_;
 };
@@ -343,7 +347,9 @@ TEST(WireBroken, APeerThatHasSaidGoodbyeIsToldNothing) {
   constexpr std::int64_t kBytes = 3 * kWindow / 4;
   for (const bool said : {false, true}) {
     auto [peer, socket] = Join();
+    auto [peer_short, short_socket] = Join();
     std::vector<UniqueFd> sockets;
+    sockets.push_back(std::move(short_socket));
     sockets.push_back(std::move(socket));
     WiredRank rank(1, std::move(sockets));
     std::string in(kBytes, '?');
@@ -374,7 +380,9 @@ TEST(WireBroken, APeerThatHasSaidGoodbyeIsToldNothing) {
 TEST(WireBroken, WhatAPeerSentThatHasLeftIsReceived) {
   constexpr std::size_t kBytes = 30'000;
   auto [raw, socket] = Join();
+  auto [raw_short, short_socket] = Join();
   std::vector<UniqueFd> sockets;
+  sockets.push_back(std::move(short_socket));
   sockets.push_back(std::move(socket));
   WiredRank rank(1, std::move(sockets));
   const std::string out = Payload(kBytes, 1), answer = Payload(kBytes, 2);

@@ -115,8 +115,8 @@ TEST(WireMeeting, RanksMeetWithAsManyConnectionsAsTheHigherOneMakes) {
   middle.Begin({&low, &high}, 5);
   high.Begin({&low, &middle}, 1);
   Meet({&low, &middle, &high});
-  std::vector<WireSockets> of_low = low.meeting.Take(), of_middle = middle.meeting.Take(),
-                           of_high = high.meeting.Take();
+  std::vector<WireSockets> of_low = low.meeting.TakeMet(), of_middle = middle.meeting.TakeMet(),
+                           of_high = high.meeting.TakeMet();
   ExpectJoined(of_low, 0, of_middle, 3);
   ExpectJoined(of_low, 0, of_high, 7);
   ExpectJoined(of_high, 7, of_middle, 3);
@@ -129,7 +129,7 @@ TEST(WireMeeting, WhoHasNobodyToMeetHasMetAll) {
   Member alone(0);
   alone.Begin({}, 1);
   EXPECT_TRUE(alone.Advance());
-  EXPECT_TRUE(alone.meeting.Take().empty());
+  EXPECT_TRUE(alone.meeting.TakeMet().empty());
 }
 
 // The connections of lower ranks, which only try whether they reach this rank, would else fill the queue of the
@@ -148,14 +148,14 @@ TEST(WireMeeting, WhoHasMetAllStillTakesConnections) {
   Meet({&low, &high});
 }
 
-TEST(WireMeeting, NobodyListensAnyMoreOnceAllHaveMet) {
+TEST(WireMeeting, NobodyListensAnyMoreOnceTheMeetingIsOver) {
   Member low(0), high(1);
   low.Begin({&high}, 1);
   high.Begin({&low}, 1);
   sockaddr_in address;
   std::memcpy(&address, low.meeting.address().data(), sizeof(address));
   Meet({&low, &high});
-  const std::vector<WireSockets> met = low.meeting.Take();
+  low.meeting.Close();
   const UniqueFd late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_NE(connect(late.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
 }
@@ -172,7 +172,7 @@ TEST(WireMeeting, StrangersAreShownTheDoorAndTheRanksMeet) {
       [](Introduction& said) { said.rank = 5; },  // no member
       [](Introduction& said) { said.rank = -1; },
       [](Introduction& said) { said.count = 0; },
-      [](Introduction& said) { said.count = kMaxWireConnections + 1; },
+      [](Introduction& said) { said.count = kMaxWireConnections + 2; },
       [](Introduction& said) { said.count = 0xFFFFFFFF; },
       [](Introduction& said) { said.index = 3; },
       [](Introduction& said) { said.index = 0xFFFFFFFF; },
@@ -185,7 +185,7 @@ TEST(WireMeeting, StrangersAreShownTheDoorAndTheRanksMeet) {
   }
   high.Begin({&low}, 3);
   Meet({&low, &high});
-  std::vector<WireSockets> of_low = low.meeting.Take(), of_high = high.meeting.Take();
+  std::vector<WireSockets> of_low = low.meeting.TakeMet(), of_high = high.meeting.TakeMet();
   ExpectJoined(of_low, 2, of_high, 4);
 }
 
@@ -208,7 +208,7 @@ TEST(WireMeeting, ARankThatConnectsTwiceKeepsItsFirstConnection) {
   second.index = 1;
   const UniqueFd other = Say(low, second);
   Meet({&low});
-  const std::vector<WireSockets> met = low.meeting.Take();
+  const std::vector<WireSockets> met = low.meeting.TakeMet();
   ASSERT_EQ(met.size(), 1u);
   EXPECT_EQ(met[0].sockets.size(), 2u);
 }
@@ -226,7 +226,7 @@ TEST(WireMeeting, SilentStrangersKeepNobodyFromMeeting) {
   }
   high.Begin({&low}, 1);
   Meet({&low, &high});
-  std::vector<WireSockets> of_low = low.meeting.Take(), of_high = high.meeting.Take();
+  std::vector<WireSockets> of_low = low.meeting.TakeMet(), of_high = high.meeting.TakeMet();
   ExpectJoined(of_low, 0, of_high, 1);
 }
 
@@ -291,7 +291,7 @@ TEST(WireMeeting, ConnectionsAreKeptAlive) {
   high.Begin({&low}, 1);
   Meet({&low, &high});
   for (Member* member : {&low, &high}) {
-    for (const WireSockets& met : member->meeting.Take()) {
+    for (const WireSockets& met : member->meeting.TakeMet()) {
       int on = 0, idle = 0;
       socklen_t bytes = sizeof(int);
       EXPECT_EQ(getsockopt(met.sockets[0].get(), SOL_SOCKET, SO_KEEPALIVE, &on, &bytes), 0);
@@ -311,7 +311,7 @@ TEST(WireMeeting, WhatIsSentBehindAnIntroductionStays) {
   const UniqueFd fd = Stranger(low);
   ASSERT_EQ(send(fd.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   Meet({&low});
-  const std::vector<WireSockets> met = low.meeting.Take();
+  const std::vector<WireSockets> met = low.meeting.TakeMet();
   std::array<char, 20> heard;
   EXPECT_EQ(recv(met[0].sockets[0].get(), heard.data(), heard.size(), MSG_DONTWAIT), 6);
 }

@@ -44,7 +44,13 @@ inline std::array<UniqueFd, 2> Join(int buffer = 0) {
   return {std::move(caller), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
 }
 
-// One rank of `size`, with a wire to one peer.
+// Takes nothing that comes over short wires.
+struct NoShortReceiver : ShortReceiver {
+  std::byte* BeginFrame(Rank /*peer*/, const ShortHeader& /*header*/) override { return nullptr; }
+  void EndFrame(Rank /*peer*/, const ShortHeader& /*header*/) override {}
+};
+
+// One rank of `size`, with wires to one peer. The first of `sockets` is that of the short wire.
 struct WiredRank {
   WiredRank(Rank to, std::vector<UniqueFd> sockets, int size = 2) : peer(to) {
     std::vector<WireSockets> connections;
@@ -54,7 +60,7 @@ struct WiredRank {
 
   Wire& wire() { return *wires.To(peer); }
   bool Move() {
-    const bool moved = wires.Progress(/*looks=*/true);
+    const bool moved = wires.Progress(/*looks=*/true, nothing);
     wires.TakeEnded([this](const WireEnd& end) { (end.receives ? received : sent).push_back(end.operation); });
     return moved;
   }
@@ -68,6 +74,7 @@ struct WiredRank {
   }
 
   const Rank peer;
+  NoShortReceiver nothing;
   Wires wires;
   std::vector<std::uint32_t> sent;      // the operations whose sends have ended, in that order
   std::vector<std::uint32_t> received;  // and those whose receives have
@@ -102,7 +109,7 @@ struct WirePair {
   explicit WirePair(Sockets sockets) : a(1, std::move(sockets[0])), b(0, std::move(sockets[1])) {}
   static Sockets Connections(int count, int buffer) {
     Sockets sockets;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count + 1; ++i) {
       auto [one, other] = Join(buffer);
       sockets[0].push_back(std::move(one));
       sockets[1].push_back(std::move(other));

@@ -17,11 +17,13 @@ struct Star {
   Star() {
     std::vector<WireSockets> connections;
     for (Rank peer = 0; peer < kPeers; ++peer) {
-      int ends[2];
-      EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
       std::vector<UniqueFd> mine, others;
-      mine.emplace_back(ends[0]);
-      others.emplace_back(ends[1]);
+      for (int i = 0; i < 2; ++i) {
+        int ends[2];
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        mine.emplace_back(ends[0]);
+        others.emplace_back(ends[1]);
+      }
       connections.push_back({peer, std::move(mine)});
       peers.emplace_back(kMe, std::move(others), kRanks);
     }
@@ -30,12 +32,13 @@ struct Star {
   // Moves bytes until none can be moved.
   void MoveAll() {
     for (bool moved = true; moved;) {
-      moved = wires.Progress(/*looks=*/true);
+      moved = wires.Progress(/*looks=*/true, nothing);
       wires.TakeEnded([this](const WireEnd& end) { ended.push_back(end.operation); });
       for (WiredRank& peer : peers) moved |= peer.Move() || peer.HasBytesUnderWay();
     }
   }
 
+  NoShortReceiver nothing;
   Wires wires;
   std::deque<WiredRank> peers;
   std::vector<std::uint32_t> ended;  // operations of rank kMe

@@ -11,7 +11,7 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr absl::string_view kMagic = "tutti-ucx-2";
+constexpr absl::string_view kMagic = "tutti-ucx-3";
 
 void Put(std::string* out, const void* data, std::size_t bytes) { out->append(static_cast<const char*>(data), bytes); }
 
@@ -59,7 +59,6 @@ std::string Encode(const PeerAddress& address) {
   Put(&out, address.nonce.data(), address.nonce.size());
   Put(&out, &address.region_bytes, sizeof(address.region_bytes));
   PutString(&out, address.worker);
-  PutString(&out, address.network_worker);
   PutString(&out, address.wire);
   return out;
 }
@@ -67,12 +66,12 @@ std::string Encode(const PeerAddress& address) {
 absl::StatusOr<PeerAddress> DecodeAddress(absl::string_view blob) {
   PeerAddress address;
   std::array<char, kMagic.size()> magic;
-  const bool valid =
-      Take(&blob, magic.data(), magic.size()) && kMagic == absl::string_view(magic.data(), magic.size()) &&
-      TakeString(&blob, &address.node) && Take(&blob, &address.user, sizeof(address.user)) &&
-      TakeString(&blob, &address.socket) && Take(&blob, address.nonce.data(), address.nonce.size()) &&
-      Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) && TakeString(&blob, &address.worker) &&
-      TakeString(&blob, &address.network_worker) && TakeString(&blob, &address.wire) && blob.empty();
+  const bool valid = Take(&blob, magic.data(), magic.size()) &&
+                     kMagic == absl::string_view(magic.data(), magic.size()) && TakeString(&blob, &address.node) &&
+                     Take(&blob, &address.user, sizeof(address.user)) && TakeString(&blob, &address.socket) &&
+                     Take(&blob, address.nonce.data(), address.nonce.size()) &&
+                     Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) &&
+                     TakeString(&blob, &address.worker) && TakeString(&blob, &address.wire) && blob.empty();
   if (!valid) return absl::InvalidArgumentError("its address is not from a UCX transport of this version");
   return address;
 }

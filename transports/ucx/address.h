@@ -26,9 +26,8 @@ struct PeerAddress {
   std::string socket;  // name of the rank's socket in the abstract namespace
   Nonce nonce = {};    // a secret that a peer must present to that socket
   std::int64_t region_bytes = 0;
-  std::string worker;          // the UCX worker's address with all devices
-  std::string network_worker;  // the worker address with network devices only, for ranks on other nodes
-  std::string wire;            // where the rank listens for the wires of ranks on other nodes (wire_meeting.h)
+  std::string worker;  // the UCX worker's address, for ranks on the same node
+  std::string wire;    // where the rank listens for the wires of ranks on other nodes (wire_meeting.h)
 };
 
 std::string Encode(const PeerAddress& address);

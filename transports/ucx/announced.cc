@@ -56,7 +56,6 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
   std::memcpy(&announcement, is_short ? &operation->announcement : operation->data, sizeof(announcement));
   operation->request = nullptr;
   const Rank peer = operation->peer;
-  if (wires_.To(peer) != nullptr) return BeginWired(operation, announcement, received == sizeof(announcement));
   const MappedRegion region = endpoints_[static_cast<std::size_t>(peer)].region();
   const auto [offset, bytes, number] = announcement;
   const bool valid = received == sizeof(announcement) && offset >= 0 && bytes >= 0 && bytes <= region.bytes &&
@@ -103,23 +102,13 @@ void UcxTransport::EndReads(absl::FunctionRef<bool(const Operation&)> ends,
     TellTaken(read.operation, read.number, why(*read.operation));
     return true;
   });
-  wires_.ForEach([&](Rank /*peer*/, Wire& wire) {
-    wire.Drop([&](std::uint32_t number) {
-      Operation& operation = operations_[number];
-      if (!ends(operation)) return false;
-      ended_.End(operation.completion, why(operation));
-      Release(&operation);
-      return true;
-    });
-  });
 }
 
-void UcxTransport::EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why) {
+void UcxTransport::EndUntaken(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why) {
   for (Operation& operation : operations_) {
-    const bool waits = operation.completion != nullptr && operation.announced && operation.sent;
-    if (!waits || !ends(operation)) continue;
-    ended_.End(operation.completion, why);
-    Release(&operation);
+    const bool is_untaken = operation.wired ? !operation.receives : operation.announced && operation.sent;
+    if (operation.completion == nullptr || !is_untaken || !ends(operation)) continue;
+    Finish(operation, why);
   }
 }
 
@@ -134,15 +123,14 @@ void UcxTransport::TellTaken(Operation* receive, std::uint32_t number, absl::Sta
 void UcxTransport::HearTaken(Rank from, std::uint32_t number) {
   if (number >= operations_.size()) return;
   Operation& operation = operations_[number];
-  const bool awaits = operation.completion != nullptr && operation.announced && !operation.wired;
+  const bool awaits = operation.completion != nullptr && operation.announced;
   if (awaits && operation.peer == from) Taken(operation);
 }
 
 void UcxTransport::Taken(Operation& operation) {
   operation.taken = true;
   if (!operation.sent) return;  // SendEnded ends the send
-  ended_.End(operation.completion, absl::OkStatus());
-  Release(&operation);
+  Finish(operation, absl::OkStatus());
 }
 
 }  // namespace tutti::ucx

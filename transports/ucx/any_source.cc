@@ -1,8 +1,8 @@
 // Receives from any source of the UCX transport. UCX would take such a receive with a mask for the tag, but tells whose
 // message the receive takes only at the end: a receive whose sender dies in the middle could then neither be ended nor
-// be blamed on anybody (losses.cc). So a receive from any source waits here until UCX has a message of the tag that no
-// other receive takes, and is posted for that message, whose sender is known. Receives of that tag that are posted
-// meanwhile wait behind the first.
+// be blamed on anybody (losses.cc). So a receive from any source waits here until UCX, or the wires, have a message of
+// the tag that no other receive takes, and is posted for that message, whose sender is known. Receives of that tag that
+// are posted meanwhile wait behind the first.
 #include <utility>
 
 #include "transports/errors.h"
@@ -28,7 +28,29 @@ bool UcxTransport::MatchQueued() {
   return matched;
 }
 
+// UCX and the wires take turns at being the first, so that neither keeps the messages of the other waiting.
 bool UcxTransport::ReceiveNext(std::uint64_t tag, const QueuedRecv& recv) {
+  wires_first_ = !wires_first_;
+  if (wires_first_ && ReceiveNextFromWires(tag, recv)) return true;
+  return ReceiveNextFromUcx(tag, recv) || (!wires_first_ && ReceiveNextFromWires(tag, recv));
+}
+
+bool UcxTransport::ReceiveNextFromWires(std::uint64_t tag, const QueuedRecv& recv) {
+  Rank source = kAnySource;
+  std::uint64_t oldest = 0;
+  wires_.ForEach([&](Rank peer, Wire& /*wire*/, ShortWire& /*short_wire*/) {
+    const auto* const arrived = arrived_.Oldest(TagOf(peer, tag));
+    if (arrived == nullptr || health_.lost(peer) || (source != kAnySource && arrived->number > oldest)) return;
+    source = peer;
+    oldest = arrived->number;
+  });
+  if (source == kAnySource) return false;
+  recv.completion->source = source;
+  PostWiredRecv(source, tag, recv.data, recv.bytes, recv.completion);
+  return true;
+}
+
+bool UcxTransport::ReceiveNextFromUcx(std::uint64_t tag, const QueuedRecv& recv) {
   ucp_tag_recv_info_t info;
   ucp_tag_message_h message = nullptr;
   Rank source = kAnySource;

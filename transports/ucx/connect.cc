@@ -14,7 +14,6 @@
 #include "base/descriptors.h"
 #include "base/standard_descriptors.h"
 #include "transports/ucx/descriptors.h"
-#include "transports/ucx/network_hint.h"
 #include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
@@ -53,12 +52,9 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   address.socket = rendezvous_.socket_name();
   address.nonce = rendezvous_.nonce();
   address.region_bytes = region_.mapping.bytes();
-  absl::StatusOr<std::string> worker = worker_->Address(false);
+  absl::StatusOr<std::string> worker = worker_->Address();
   if (!worker.ok()) return worker.status();
   address.worker = *std::move(worker);
-  absl::StatusOr<std::string> network = worker_->Address(true);
-  if (!network.ok()) return network.status();
-  address.network_worker = *std::move(network);
   address.wire = meeting_.address();
   return Encode(address);
 }
@@ -92,19 +88,19 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   health_.Reset(size);
   news_.resize(static_cast<std::size_t>(size));
   control_left_ = kMaxControlsPerPeer * size + 1;
-  // Each peer needs a descriptor for its socket and one for its process, or those of UCX's connections, of which two
-  // may be made at once, and then those of its wire or, on this node, one to wake it; meeting the peers needs some
-  // more.
-  const std::size_t wires = blobs.size() * static_cast<std::size_t>(connections_);
-  const std::size_t descriptors = 2 * blobs.size() + 4 + wires;
+  // Each peer needs, on this node, a descriptor for its socket, one for its process and one to wake it; on another
+  // node, those of its wires and one more while the two meet. Meeting the peers needs some more.
+  const std::size_t of_each = std::max<std::size_t>(3, static_cast<std::size_t>(connections_) + 2);
+  const std::size_t descriptors = of_each * blobs.size() + 4;
   if (absl::Status status = NeedDescriptors(descriptors, absl::StrCat("a world of ", size, " ranks")); !status.ok()) {
     return status;
   }
   if (absl::Status status = MeetNode(addresses, end_ns); !status.ok()) return status;
   if (absl::Status status = ReachNodes(addresses, end_ns); !status.ok()) return status;
+  if (absl::Status status = MakeWires(end_ns); !status.ok()) return status;
   if (absl::Status status = OpenEndpoints(addresses); !status.ok()) return status;
   absl::Status greeted = GreetAll(end_ns);
-  if (greeted.ok()) greeted = MakeWires(end_ns);
+  meeting_.Close();  // who has greeted this rank has reached it before
   CloseOnExecBehind(worker_->event_fd());
   CloseSharedFilesOnExec();
   return greeted;
@@ -131,24 +127,37 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
   return links_.Watch(*peers);
 }
 
-// Begins to meet the ranks on other nodes, and waits until each has answered, because UCX waits for a network that
-// loses packets until the system gives up, whatever the deadline is. The meeting goes on while this rank greets the
-// others.
+// Begins to meet the ranks on other nodes, and waits until each has answered: a network that loses what one of two
+// ranks sends shows early. The meeting goes on until all ranks have greeted this one.
 absl::Status UcxTransport::ReachNodes(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
   std::vector<WireMember> members;
   for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
-    const bool has_wire = address.node != node_ && !address.wire.empty() && !meeting_.address().empty();
-    if (has_wire) members.push_back({peer, address.wire, address.nonce});
+    if (address.node == node_) continue;
+    if (address.wire.empty() || meeting_.address().empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the network interface of rank ", address.wire.empty() ? peer : rank_, " has no IP address, over which rank ",
+          address.wire.empty() ? rank_ : peer,
+          " on another node would reach it; name an interface that has one (UcxOptions.interface, TUTTI_INTERFACE)"));
+    }
+    members.push_back({peer, address.wire, address.nonce});
   }
-  if (absl::Status begun = meeting_.Begin(rank_, rendezvous_.nonce(), std::move(members), connections_); !begun.ok()) {
+  if (absl::Status begun = meeting_.Begin(rank_, rendezvous_.nonce(), std::move(members), connections_ + 1);
+      !begun.ok()) {
     return begun;
   }
   if (DriveUntil(end_ns, [&] { return !met_.ok() || meeting_.reached(); })) return met_.status();
   return meeting_.Unanswered();
 }
 
-// Waits for the connections that the others make. A rank that dies meanwhile is found by UCX, whose connections are up.
+absl::StatusOr<bool> UcxTransport::AdvanceMeeting() {
+  absl::StatusOr<bool> met = meeting_.Advance();
+  const absl::Status watched = wires_.Watch(meeting_.TakeMet(), static_cast<int>(endpoints_.size()));
+  return watched.ok() ? met : watched;
+}
+
+// Waits for the connections that the others make. A rank that dies meanwhile is found by its wires, which are watched
+// from the moment on at which they are up.
 absl::Status UcxTransport::MakeWires(std::int64_t end_ns) {
   absl::Status error;
   const bool all_met = DriveUntil(end_ns, [&] {
@@ -160,23 +169,24 @@ absl::Status UcxTransport::MakeWires(std::int64_t end_ns) {
     return absl::DeadlineExceededError(
         absl::StrCat("rank ", meeting_.missing(), " did not connect to rank ", rank_, " in time"));
   }
-  return wires_.Watch(meeting_.Take(), static_cast<int>(endpoints_.size()));
+  return absl::OkStatus();
 }
 
+// Opens UCX's connections to the ranks of this node, this rank included.
 absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
   for (UcxEndpoint& endpoint : endpoints_) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(endpoint.peer())];
-    const std::string& worker = address.node == node_ ? address.worker : address.network_worker;
+    if (address.node != node_) continue;
     ucp_ep_params_t params = {};
     params.field_mask =
         UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
+    params.address = reinterpret_cast<const ucp_address_t*>(address.worker.data());
     params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     params.err_handler = {OnEndpointError, &endpoint};
     const ucs_status_t status = ucp_.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
     if (status == UCS_OK) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "rank ", endpoint.peer(), " cannot be reached: UCX: ", ucp_.ucs_status_string(status), kNetworkHint));
+    return absl::UnavailableError(
+        absl::StrCat("rank ", endpoint.peer(), " cannot be reached: UCX: ", ucp_.ucs_status_string(status)));
   }
   return absl::OkStatus();
 }
@@ -251,7 +261,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& uc
   if (!meeting.ok()) return meeting.status();
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  absl::StatusOr<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::Create(interface);
+  absl::StatusOr<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::Create();
   if (!worker.ok()) return worker.status();
   return std::make_unique<ucx::UcxTransport>(*std::move(worker), *std::move(region), *std::move(rendezvous),
                                              *std::move(meeting), ucx_options.connections, std::move(wake),

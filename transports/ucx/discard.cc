@@ -1,6 +1,7 @@
-// Messages that the UCX transport throws away: those of discarded groups, and those of lost peers that still send. UCX
-// keeps a message that nobody receives, so each is taken out of UCX's queue and received into no memory. The receive
-// ends with an error, because the message is too long for it, and answers a sender that has only announced the message.
+// Messages that the UCX transport throws away: those of discarded groups, and those of lost peers that still send. What
+// comes over wires is not kept (wired_arrivals.cc). UCX keeps a message that nobody receives, so each is taken out of
+// UCX's queue and received into no memory. The receive ends with an error, because the message is too long for it, and
+// answers a sender that has only announced the message.
 #include <algorithm>
 
 #include "transports/errors.h"
@@ -25,8 +26,11 @@ void UcxTransport::Discard(std::uint32_t group) {
     operation.discarded = true;
     if (operation.request != nullptr) ucp_.ucp_request_cancel(worker_->get(), operation.request);
   }
-  EndReads([](const Operation& operation) { return operation.discarded; },
-           [](const Operation& operation) { return HasBeenDiscarded(operation.peer, GroupOf(operation.tag)); });
+  const auto is_discarded = [](const Operation& operation) { return operation.discarded; };
+  const auto why = [](const Operation& op) { return HasBeenDiscarded(op.peer, GroupOf(op.tag)); };
+  EndReads(is_discarded, why);
+  EndWiredRecvs(is_discarded, why);
+  DropArrivals([group](Rank /*source*/, std::uint64_t tag) { return GroupOf(tag) == group; });
   queued_.TakeIf([&](std::uint64_t tag, const QueuedRecv& recv) {
     if (GroupOf(tag) == group) ended_.End(recv.completion, HasBeenDiscarded(recv.source, group));
     return GroupOf(tag) == group;
@@ -38,6 +42,7 @@ void UcxTransport::Accept(std::uint32_t group) {
   discarded_.Remove(group);
   if (worker_ == nullptr || shut_down_) return;
   ProgressAll();  // the ranks of the number's last group have left, and all that they sent can be taken in
+  DropArrivals([group](Rank /*source*/, std::uint64_t tag) { return GroupOf(tag) == group; });
   while (ThrowAway(TagOfGroup(group), kGroupMask, kMessagesAtOnce) == kMessagesAtOnce) {  // each call has a limit
   }
 }

@@ -43,14 +43,13 @@ void SetDefaultsOfLoading() {
 
 // Sets variables that are no settings of a context in UCX 1.13; UCX reads them as it makes a worker.
 void SetDefaultsOfWorkers() {
-  // Without these two variables, asking for errors of dead peers silently moves all messages from shared memory to TCP.
+  // Without these two variables, UCX does not use shared memory where it is asked for errors of dead peers.
   setenv("UCX_POSIX_ERROR_HANDLING", "y", kKeep);
   setenv("UCX_SYSV_ERROR_HANDLING", "y", kKeep);
   // The buffers for arriving messages: a rank starts with as many as its FIFO has places (256, and a few), not with
   // twice as many.
   setenv("UCX_POSIX_RX_BUFS_GROW", "264", kKeep);
   setenv("UCX_SYSV_RX_BUFS_GROW", "264", kKeep);
-  setenv("UCX_TCP_TX_SEG_SIZE", "64k", kKeep);  // a peer takes 64 KB at once: one system call sends as much
   SetDirectoryOfSharedFiles();
 }
 

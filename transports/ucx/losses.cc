@@ -45,9 +45,12 @@ void UcxTransport::CutLost() {
       ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
     const auto is_its = [lost = peer](const Operation& operation) { return operation.peer == lost; };
-    EndReads(is_its, [why = cause](const Operation&) { return why; });
+    const auto why = [reason = cause](const Operation&) { return reason; };
+    EndReads(is_its, why);
+    EndWiredRecvs(is_its, why);
+    DropArrivals([lost = peer](Rank source, std::uint64_t /*tag*/) { return source == lost; });
     wires_.Close(peer);
-    EndAnnounced(is_its, cause);
+    EndUntaken(is_its, cause);
     queued_.TakeIf([&, lost = peer](std::uint64_t /*tag*/, const QueuedRecv& recv) {
       if (recv.source == lost) ended_.End(recv.completion, health_.cause(lost));
       return recv.source == lost;
@@ -106,7 +109,7 @@ void UcxTransport::EndSendsToLeavers() {
     if (!HasLeftNode(peer)) continue;
     CloseByForce(endpoint);
     EndUnansweredSends(peer);
-    EndAnnounced([peer](const Operation& operation) { return operation.peer == peer; }, HasShutDown(peer));
+    EndUntaken([peer](const Operation& operation) { return operation.peer == peer; }, HasShutDown(peer));
   }
 }
 

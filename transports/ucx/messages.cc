@@ -16,9 +16,6 @@ namespace {
 constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
 constexpr ucp_tag_t kAlsoAnnounced = ~kAnnounces;
 
-// Shorter messages to other nodes are sent by UCX alone: one call of the kernel in place of two.
-constexpr std::int64_t kMinWired = 32 << 10;
-
 constexpr ucp_tag_t kAnyControl = TagOf(kControlSource, 0);
 
 ucp_request_param_t HostMemory(void* user_data) {
@@ -49,8 +46,14 @@ UcxTransport::Operation* UcxTransport::NewOperation(Completion* completion, Rank
   return operation;
 }
 
+void UcxTransport::Finish(Operation& operation, absl::Status status) {
+  ended_.End(operation.completion, std::move(status));
+  Release(&operation);
+}
+
 void UcxTransport::Release(Operation* operation) {
   if (operation->completion == nullptr) --orphans_;
+  if (operation->wired) --wired_operations_;
   operation->completion = nullptr;
   operation->request = nullptr;
   free_operations_.push_back(operation);
@@ -60,6 +63,8 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
                             Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
   if (health_.lost(to.peer()) || HasLeftNode(to.peer())) return ended_.End(completion, VerdictOn(to.peer()));
+  ShortWire* const wire = wires_.ShortTo(to.peer());
+  if (wire != nullptr) return PostWiredSend(*wire, to.peer(), tag, data, bytes, completion);
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
@@ -68,13 +73,6 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   if (IsReadByPeer(to, data, bytes)) {
     operation->announced = true;
     operation->announcement = {static_cast<const std::byte*>(data) - region_.mapping.base(), bytes, operation->number};
-    data = &operation->announcement;
-    bytes = sizeof(Announcement);
-    ucp_tag |= kAnnounces;
-  } else if (Wire* const wire = bytes >= kMinWired ? WireTo(to.peer()) : nullptr; wire != nullptr) {
-    operation->announced = true;
-    operation->wired = true;
-    operation->announcement = {0, bytes, wire->Send(data, bytes, operation->number)};
     data = &operation->announcement;
     bytes = sizeof(Announcement);
     ucp_tag |= kAnnounces;
@@ -115,9 +113,10 @@ void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64
 }
 
 void UcxTransport::PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  if (wires_.To(from) != nullptr) return PostWiredRecv(from, tag, data, bytes, completion);
   Operation* operation = NewOperation(completion, from, tag, bytes, true);
   operation->data = data;
-  const bool may_announce = endpoints_[static_cast<std::size_t>(from)].region().base != nullptr || wires_.To(from);
+  const bool may_announce = endpoints_[static_cast<std::size_t>(from)].region().base != nullptr;
   Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
     return ucp_.ucp_tag_recv_nbx(worker_->get(), buffer, length, TagOf(from, tag),
                                  may_announce ? kAlsoAnnounced : kExactly, &param);
@@ -155,18 +154,16 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
 }
 
 void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
-  sends_ended_ |= endpoints_[static_cast<std::size_t>(operation->peer)].region().base == nullptr;
   Completion* completion = operation->completion;
   if (completion == nullptr) return Release(operation);  // the completion has ended: see EndBeforeUcx
   const Rank peer = operation->peer;
   operation->request = nullptr;
   operation->sent = true;
-  if (operation->wired && !operation->taken) return WiredSendEnded(operation, status);
   if (operation->announced && !operation->taken) {
     const bool lost = health_.lost(peer);
     if (lost ? !HasHeardOfLoss(peer) : status == UCS_OK) return;
   }
-  const bool was_read = operation->announced && !operation->wired;
+  const bool was_read = operation->announced;
   Release(operation);
   if (was_read && health_.lost(peer)) return ended_.End(completion, health_.cause(peer));
   if (status == UCS_OK) return ended_.End(completion, absl::OkStatus());
@@ -279,7 +276,9 @@ void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_r
   if (status != UCS_ERR_CANCELED && self->worker_ != nullptr) self->ReceiveControl();
 }
 
+// A control message to another node follows what was sent there before it.
 void UcxTransport::SendControl(UcxEndpoint& to, const Control& control, Operation* receive, absl::Status result) {
+  if (ShortWire* const wire = wires_.ShortTo(to.peer()); wire != nullptr) return wire->Tell(control);
   if (free_controls_.empty()) free_controls_.push_back(&controls_.emplace_back());
   ControlSend* const send = free_controls_.back();
   free_controls_.pop_back();
@@ -296,7 +295,6 @@ void UcxTransport::SendControl(UcxEndpoint& to, const Control& control, Operatio
 
 // A receive ends also where the message could not be sent: its sender is then lost, and waits for nothing.
 void UcxTransport::EndControl(ControlSend& send) {
-  sends_ended_ = true;
   free_controls_.push_back(&send);
   if (send.receive == nullptr) return;
   ended_.End(send.receive->completion, std::move(send.result));

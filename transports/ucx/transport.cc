@@ -44,14 +44,26 @@ constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 UcxTransport::~UcxTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
 bool UcxTransport::Progress() {
-  if (worker_ != nullptr && ucp_.ucp_worker_progress(worker_->get()) != 0) {
-    nap_ = kShortestNap;
-    may_match_ = true;
-  }
+  ProgressUcx();
   MatchQueued();
   const bool read = ReadAnnounced(kReadAtOnce);
   const bool wired = worker_ != nullptr && ProgressWires(/*looks=*/false);
   return CallEnded() || read || wired;
+}
+
+// UCX looks at its sockets with a call of the kernel. Where this rank waits for nothing that UCX moves, UCX has nothing
+// to do but to answer the peers that ask whether this rank lives.
+bool UcxTransport::ProgressUcx() {
+  constexpr int kCallsWithoutUcx = 32;
+  if (worker_ == nullptr) return false;
+  const bool awaited = operations_.size() - free_operations_.size() > wired_operations_ || !queued_.empty() ||
+                       control_sends_ > 0 || !left_.empty();
+  if (!wires_.empty() && !awaited && ++unprogressed_ < kCallsWithoutUcx) return false;
+  unprogressed_ = 0;
+  if (ucp_.ucp_worker_progress(worker_->get()) == 0) return false;
+  nap_ = kShortestNap;
+  may_match_ = true;
+  return true;
 }
 
 bool UcxTransport::Drain() {
@@ -66,33 +78,18 @@ bool UcxTransport::Drain() {
   return CallEnded();
 }
 
-// UCX's TCP copies a short message into memory of its own, gives the socket what the socket takes, and says that the
-// message has been sent; UCX sends the rest under its progress. A flush that does not end at once tells so, or that a
-// rank of this node takes no messages.
-bool UcxTransport::HoldsSent() {
-  if (worker_ == nullptr) return false;
-  if (flush_ != nullptr && ucp_.ucp_request_check_status(flush_) != UCS_INPROGRESS) {
-    ucp_.ucp_request_free(std::exchange(flush_, nullptr));
-  }
-  if (flush_ == nullptr && sends_ended_) {
-    sends_ended_ = false;
-    const ucp_request_param_t param = {};
-    const ucs_status_ptr_t request = ucp_.ucp_worker_flush_nbx(worker_->get(), &param);
-    if (UCS_PTR_IS_PTR(request)) flush_ = request;
-  }
-  return flush_ != nullptr;
-}
-
 void UcxTransport::Wake() { WakeSleeper(wake_); }
 
 void UcxTransport::Sleep(absl::Time until) {
   if (!ended_.empty() || !reads_.empty()) return;
   const std::uint64_t notes = notes_.come();
+  const std::uint64_t answers = answers_;
   const bool armed = worker_ != nullptr && Arm();
   if (MatchQueued()) return;
   health_.Conclude(MonotonicNanos());
   EndHeld();
-  if (!ended_.empty() || !reads_.empty() || notes_.come() != notes || health_.losses().size() != losses_seen_) return;
+  const bool has_news = notes_.come() != notes || answers_ != answers || health_.losses().size() != losses_seen_;
+  if (!ended_.empty() || !reads_.empty() || has_news) return;
   Wait(std::min(NanosAt(until), health_.due_ns()), armed || worker_ == nullptr, /*wakeable=*/true);
 }
 
@@ -132,11 +129,12 @@ void UcxTransport::Wait(std::int64_t until_ns, bool armed, bool wakeable) {
     until_ns = std::min(until_ns, NanosIn(nap_));
     nap_ = std::min(2 * nap_, kLongestNap);
   }
-  // poll skips negative descriptors.
-  // Nobody takes in who still comes to the meeting of a rank that gives up before it has met all.
-  const int wires = wires_.fd() >= 0 || shut_down_ ? wires_.fd() : meeting_.fd();
-  std::array<pollfd, 4> fds = {
-      {{event_fd, POLLIN, 0}, {links_.fd(), POLLIN, 0}, {wakeable ? wake_.get() : -1, POLLIN, 0}, {wires, POLLIN, 0}}};
+  // poll skips negative descriptors. Nobody takes in who still comes to the meeting of a rank that has shut down.
+  std::array<pollfd, 5> fds = {{{event_fd, POLLIN, 0},
+                                {links_.fd(), POLLIN, 0},
+                                {wakeable ? wake_.get() : -1, POLLIN, 0},
+                                {wires_.fd(), POLLIN, 0},
+                                {shut_down_ ? -1 : meeting_.fd(), POLLIN, 0}}};
   const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(until_ns), absl::ZeroDuration(), absl::Hours(1)));
   if (ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[1].revents != 0) ReadLinks();
@@ -148,7 +146,7 @@ bool UcxTransport::DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> don
   for (;;) {
     const bool armed = Arm();
     ReadLinks();
-    if (!shut_down_) met_ = meeting_.Advance();
+    if (!shut_down_) met_ = AdvanceMeeting();
     health_.Conclude(MonotonicNanos());
     if (done()) return true;
     if (MonotonicNanos() >= end_ns) return false;
@@ -200,6 +198,7 @@ void UcxTransport::Handle(Rank from, const Control& control) {
       return;
     case Control::Kind::kAnswers:
       news.waits_for = control.waits_for;
+      ++answers_;
       return;
     case Control::Kind::kNote:
       if (!health_.lost(from)) notes_.Add({from, control.group, control.cause});
@@ -209,10 +208,10 @@ void UcxTransport::Handle(Rank from, const Control& control) {
   }
 }
 
-// A goodbye over UCX follows all messages of its sender that went over UCX, and says how many went over the wire, some
-// of which may still be on their way there; what has not come when the wire is closed never comes. When a peer of this
-// node could not take this rank's goodbye in time, the end of the peer's link stands for the goodbye: the link ends
-// after all that the peer has written to UCX's shared memory.
+// A goodbye follows all messages that its sender has sent over UCX, or over the short wire, and says how many went over
+// the wire, some of which may still be on their way there; what has not come when the wire is closed never comes. When
+// a peer of this node could not take this rank's goodbye in time, the end of the peer's link stands for the goodbye:
+// the link ends after all that the peer has written to UCX's shared memory.
 bool UcxTransport::HasLeft(Rank peer) {
   PeerNews& news = news_[static_cast<std::size_t>(peer)];
   if (news.left || worker_ == nullptr) return news.left;
@@ -274,9 +273,9 @@ bool UcxTransport::SendsEnded() const {
   });
 }
 
-// Tells all peers, over the node's links and over UCX. A goodbye over UCX waits until the messages before it have been
-// taken, because UCX at first only announces the larger ones. Then this rank waits until the peers have seen the
-// goodbye, so that nothing is lost when it closes its connections.
+// Tells all peers, over the node's links, over UCX and over the short wires. A goodbye over UCX waits until the
+// messages before it have been taken, because UCX at first only announces the larger ones. Then this rank waits until
+// the peers have seen the goodbye, so that nothing is lost when it closes its connections.
 void UcxTransport::SayFarewell(const absl::Status& cause) {
   const std::int64_t start_ns = MonotonicNanos();
   Control farewell;
@@ -301,7 +300,8 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
                                                    : one_node ? kAbortLimitOnOneNode
                                                               : kAbortLimit);
   DriveUntil(end_ns, [&] {
-    return control_sends_ == 0 && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
+    const bool told = control_sends_ == 0 && !wires_.holds_controls();
+    return told && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
   });
   if (cause.ok()) DeliverWired(end_ns);
   if (!cause.ok() && !one_node && !absl::IsDeadlineExceeded(cause)) {
@@ -323,9 +323,12 @@ void UcxTransport::CloseWorker(bool aborts) {
     }
   }
   const auto all = [](const Operation&) { return true; };
-  EndReads(all, [&](const Operation&) { return cause_; });
+  const auto why = [&](const Operation&) { return cause_; };
+  EndReads(all, why);
+  EndWiredRecvs(all, why);
+  DropArrivals([](Rank /*source*/, std::uint64_t /*tag*/) { return true; });
   wires_.CloseAll();
-  EndAnnounced(all, cause_);
+  EndUntaken(all, cause_);
   if (control_receive_ != nullptr) ucp_.ucp_request_cancel(worker_->get(), control_receive_);
   for (UcxEndpoint& endpoint : endpoints_) CloseByForce(endpoint);
   const auto all_ended = [&] {
@@ -334,7 +337,6 @@ void UcxTransport::CloseWorker(bool aborts) {
            free_operations_.size() + orphans_ == operations_.size();
   };
   DriveUntil(NanosIn(aborts ? kAbortCloseLimit : kCloseLimit), all_ended);
-  if (flush_ != nullptr) ucp_.ucp_request_free(std::exchange(flush_, nullptr));
   worker_.reset();
   left_.clear();
   queued_.TakeIf([&](std::uint64_t /*tag*/, const QueuedRecv& recv) {

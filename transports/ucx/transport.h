@@ -1,7 +1,8 @@
-// The UCX transport: messages over UCX (shared memory within a node, TCP between nodes), and regions of peers on the
-// node by memory mapping. All messages are matched by UCX's tag interface; a longer message from mapped memory is only
-// announced there, and its receiver reads the payload from its sender's region (announced.cc). The node's sockets
-// (node_link.h) and UCX's own errors tell which peers are alive; health.h decides which are lost.
+// The UCX transport: messages over UCX within a node, over wires of its own between nodes (wired.cc), and regions of
+// peers on the node by memory mapping. UCX's tag interface matches messages within a node; a longer message from mapped
+// memory is only announced there, and its receiver reads the payload from its sender's region (announced.cc). The
+// node's sockets (node_link.h), the wires, and UCX's own errors tell which peers are alive; health.h decides which are
+// lost.
 #ifndef TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 
@@ -24,6 +25,7 @@
 #include "transports/notes.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/control.h"
+#include "transports/ucx/early_buffers.h"
 #include "transports/ucx/endpoint.h"
 #include "transports/ucx/health.h"
 #include "transports/ucx/node_link.h"
@@ -35,7 +37,7 @@
 
 namespace tutti::ucx {
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public Transport, private ShortReceiver {
  public:
   UcxTransport(std::unique_ptr<Worker> worker, SharedRegion region, NodeRendezvous rendezvous, WireMeeting meeting,
                int connections, UniqueFd wake, std::string node)
@@ -58,7 +60,8 @@ class UcxTransport final : public Transport {
   bool Progress() override;
   bool Drain() override;
   bool CallEnded() override;
-  bool HoldsSent() override;
+  // A control message that the kernel has no room for waits on its short wire.
+  bool HoldsSent() override { return wires_.holds_controls(); }
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Span<const Loss> Check() override;
@@ -87,14 +90,14 @@ class UcxTransport final : public Transport {
  private:
   static constexpr absl::Duration kShortestNap = absl::Microseconds(50);
 
-  // Where the payload of an announced message is: in its sender's region, or on the wire from its sender (wire.h).
+  // Where the payload of an announced message is, in its sender's region.
   struct Announcement {
-    std::int64_t offset = 0;  // in the region; 0 for a message on the wire
+    std::int64_t offset = 0;
     std::int64_t bytes = 0;
-    std::uint32_t number = 0;  // the number of the sender's operation, or of the message on the wire
+    std::uint32_t number = 0;  // the number of the sender's operation
   };
-  // A Send or Recv that has not ended yet: that UCX has not ended, or whose payload is read from mapped memory.
-  // Operations are pooled, so that in the long run nothing allocates.
+  // A Send or Recv that has not ended yet: that UCX or a wire has not ended, or whose payload is read from mapped
+  // memory. Operations are pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
     Completion* completion = nullptr;  // nullptr: the operation is free, or its completion has been called already
@@ -105,10 +108,10 @@ class UcxTransport final : public Transport {
     std::int64_t bytes = 0;
     bool receives = false;
     bool discarded = false;
-    bool announced = false;  // a send that ends when the peer, or the wire, has taken the message
-    bool wired = false;      // an announced send whose payload goes over the wire
+    bool announced = false;  // a send within the node that ends when the peer has taken the message
+    bool wired = false;      // the message goes over the wires, and UCX knows nothing of it
     bool sent = false;       // UCX has ended the send
-    bool taken = false;      // the peer, or the wire, has taken the announced message
+    bool taken = false;      // the peer has taken the announced message
     std::uint32_t number = 0;
     // What a send announces. Also the buffer of a receive of fewer bytes than an announcement has, because an
     // announcement may come in place of the message.
@@ -120,6 +123,18 @@ class UcxTransport final : public Transport {
     const std::byte* payload;
     std::int64_t copied;
     std::uint32_t number;
+  };
+  // A message of a peer on another node that came before its receive was posted.
+  struct Arrival {
+    std::int64_t bytes = 0;
+    EarlyMemory early;                    // the contents, unless the message is on the wire
+    std::optional<std::uint32_t> number;  // of the message on the wire
+  };
+  // The frame that is coming over the short wire from a peer.
+  struct Arriving {
+    std::uint64_t tag = 0;
+    std::optional<std::uint32_t> receive;  // the operation that receives it
+    EarlyMemory early;                     // the contents, where no operation receives it; null: not wanted
   };
   // A receive from any source, or a receive of that tag that was posted later: see any_source.cc.
   struct QueuedRecv {
@@ -153,9 +168,10 @@ class UcxTransport final : public Transport {
   struct PeerNews {
     bool hello = false;
     bool settled = false;
-    bool goodbye_seen = false;      // the peer has seen this rank's goodbye
-    bool goodbye = false;           // the peer's goodbye has come over UCX, behind its messages there
-    std::uint32_t wired = 0;        // the messages that the peer has sent over its wire, as its goodbye says
+    bool goodbye_seen = false;  // the peer has seen this rank's goodbye
+    bool goodbye = false;       // the peer's goodbye has come behind its messages: over UCX, or the short wire
+    std::uint32_t wired = 0;    // the messages that the peer has sent over its wire, as its goodbye says
+    Arriving arriving;
     bool link_ended = false;        // the peer's socket on this node is closed
     bool left = false;              // HasLeft has returned true for the peer
     std::optional<Rank> waits_for;  // the peer's answer to the last question
@@ -163,6 +179,8 @@ class UcxTransport final : public Transport {
 
   Operation* NewOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   void Release(Operation* operation);
+  // Ends the completion of `operation`, and releases it.
+  void Finish(Operation& operation, absl::Status status);
   // Gives UCX the receive `operation` by `post`, which gets the buffer and its length.
   void Receive(Operation* operation,
                absl::FunctionRef<ucs_status_ptr_t(void*, std::size_t, const ucp_request_param_t&)> post);
@@ -188,26 +206,39 @@ class UcxTransport final : public Transport {
   void EndRead(const Read& read);
   // Ends the reads whose operations `ends` chooses, unfinished.
   void EndReads(absl::FunctionRef<bool(const Operation&)> ends, absl::FunctionRef<absl::Status(const Operation&)> why);
-  // Ends the announced sends which have not been taken and which `ends` chooses.
-  void EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why);
+  // Ends the sends which `ends` chooses, of those that wait until they are taken: by a peer of this node to which they
+  // are announced, or by wires, which must be closed.
+  void EndUntaken(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why);
   // Tells the sender of message `number` that `receive` has taken the message, and then ends `receive` with `result`.
   void TellTaken(Operation* receive, std::uint32_t number, absl::Status result);
   void HearTaken(Rank from, std::uint32_t number);
   // Ends the announced send `operation`, or leaves its end to SendEnded.
   void Taken(Operation& operation);
 
-  // The wire to `peer`; nullptr where there is none over which messages can be sent.
-  Wire* WireTo(Rank peer) const;
+  // Sends or receives over the wires between this rank and a rank on another node.
+  void PostWiredSend(ShortWire& wire, Rank to, std::uint64_t tag, const void* data, std::int64_t bytes,
+                     Completion* completion);
+  void PostWiredRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
+  Operation* NewWiredOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   // Moves bytes over the wires, and ends what has ended there; true when anything moved.
   bool ProgressWires(bool looks);
+  // What comes over the short wires.
+  std::byte* BeginFrame(Rank peer, const ShortHeader& header) override;
+  void EndFrame(Rank peer, const ShortHeader& header) override;
+  void TakeIn(Rank peer, std::uint64_t tag, Arrival arrival);
+  // Gives `receive` its message.
+  void Meet(Operation& receive, Arrival arrival);
+  // Throws a message of `peer` away.
+  void Drop(Rank peer, Arrival arrival);
+  // Throws the messages away that have come, or are coming, over the wires, and for which `drops(peer, tag)` holds.
+  void DropArrivals(absl::FunctionRef<bool(Rank, std::uint64_t)> drops);
+  // Ends the receives from wires for which `ends` holds.
+  void EndWiredRecvs(absl::FunctionRef<bool(const Operation&)> ends,
+                     absl::FunctionRef<absl::Status(const Operation&)> why);
   // Waits until the machines of the peers have what was sent over the wires, or `end_ns`.
   void DeliverWired(std::int64_t end_ns);
-  // Begins to receive from the wire the message whose announcement the receive `operation` has got.
-  void BeginWired(Operation* operation, const Announcement& announcement, bool whole);
-  // UCX has ended the announcement of a send that the wire has not taken yet.
-  void WiredSendEnded(Operation* operation, ucs_status_t status);
-  // Holds the sends that are under way on the wire to `peer`, until it is known what has become of `peer`.
-  void HoldWiredSends(Rank peer);
+  // Holds the sends of long, or of short, messages over the wires to `peer`, until it is known what has become of it.
+  void HoldWiredSends(Rank peer, bool is_long);
   // Closes the wire to `peer` and holds the sends and receives that were under way on it.
   void HoldWired(Rank peer);
 
@@ -241,6 +272,8 @@ class UcxTransport final : public Transport {
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
+  // Goes on with the meeting of ranks on other nodes, without waiting; true once all have been met.
+  absl::StatusOr<bool> AdvanceMeeting();
   absl::Status MakeWires(std::int64_t end_ns);
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
@@ -255,6 +288,10 @@ class UcxTransport final : public Transport {
   // Posts `recv`, which is from any source, for the first message of `tag` from a rank that is not lost; false when
   // there is none. Throws messages away that come before from lost ranks and from sources that are no rank.
   bool ReceiveNext(std::uint64_t tag, const QueuedRecv& recv);
+  bool ReceiveNextFromUcx(std::uint64_t tag, const QueuedRecv& recv);
+  bool ReceiveNextFromWires(std::uint64_t tag, const QueuedRecv& recv);
+  // Progresses UCX, where it may have something to do; true when it moved anything.
+  bool ProgressUcx();
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);
   void Answer(Rank from, Control::Kind kind);
@@ -290,7 +327,7 @@ class UcxTransport final : public Transport {
   SharedRegion region_;
   NodeRendezvous rendezvous_;
   WireMeeting meeting_;
-  absl::StatusOr<bool> met_ = false;  // what meeting_ said last
+  absl::StatusOr<bool> met_ = false;  // what AdvanceMeeting said last
   const int connections_;
   const UniqueFd wake_;
   const std::string node_;
@@ -310,11 +347,17 @@ class UcxTransport final : public Transport {
   int control_left_ = 0;
 
   KeyedQueues<std::uint64_t, QueuedRecv> queued_{/*room=*/0};  // by tag; the first of each queue is from any source
-  bool sends_ended_ = false;  // a Send to another node, or of a control message, has ended since the last flush began
-  void* flush_ = nullptr;     // UCX's request of a flush: UCX held a part of a message when the flush began
   bool may_match_ = false;    // a message may have come, or a receive been queued, since the last MatchQueued
+  bool wires_first_ = false;  // the next receive from any source looks at the wires before it looks at UCX
+  int unprogressed_ = 0;      // calls of ProgressUcx since the last that progressed UCX
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
+  std::size_t wired_operations_ = 0;  // those in use that are wired
+  // By source and tag (TagOf), of the ranks with wires: the operations that wait for messages to come over a short
+  // wire, and messages that wait for their receives.
+  KeyedQueues<ucp_tag_t, std::uint32_t> expected_{/*room=*/0};
+  KeyedQueues<ucp_tag_t, Arrival> arrived_{/*room=*/0};
+  EarlyBuffers early_;
   std::vector<Read> reads_;                            // the oldest read is the first
   std::vector<absl::Span<const std::byte>> secluded_;  // parts of the region that peers no longer see
   // Operations whose completions have ended though UCX has not ended the operations: see EndBeforeUcx.
@@ -328,6 +371,7 @@ class UcxTransport final : public Transport {
   DiscardedGroups discarded_;
   std::size_t swept_ = 0;  // where the next ThrowAwayUnwanted goes on
   Notes notes_;
+  std::uint64_t answers_ = 0;       // answers to AskWaitsFor that have come
   EndedInline* posting_ = nullptr;  // set while a receive is being posted
   bool greeted_ = false;            // the connections to every peer are set up
   bool shut_down_ = false;

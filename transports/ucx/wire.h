@@ -1,6 +1,6 @@
 // The wire to one rank on another node: TCP connections of the UCX transport's own, which carry the payload of longer
-// messages. UCX only announces such a message, under the message's own tag and in its place in the order of messages
-// (messages.cc), because it copies what it sends over TCP and gives the kernel 8 KB at a time.
+// messages. The short wire (short_wire.h) announces such a message, under the message's own tag and in its place in the
+// order of messages.
 //
 // A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to
 // be asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
@@ -27,23 +27,10 @@
 #include "base/fork.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/wire_frame.h"
+#include "transports/ucx/wire_news.h"
 #include "tutti/dtype.h"
 
 namespace tutti::ucx {
-
-// A message whose part on the wire is over: the kernel has taken all that is sent, or all has been received.
-struct WireEnd {
-  bool receives;
-  std::uint32_t operation;  // the caller's number of the Send or Recv
-};
-
-// What all wires of a rank tell it, so that a rank visits only the wires that have something to do.
-struct WireNews {
-  std::vector<WireEnd> ended;
-  std::vector<Rank> ready;   // peers whose wires have begun to be ready, each once until its next Progress
-  std::vector<Rank> broken;  // peers whose wires have broken
-  int under_way = 0;         // messages that the rank waits for
-};
 
 class Wire {
  public:

@@ -114,7 +114,8 @@ absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireM
   connections_ = static_cast<std::size_t>(connections);
   members_ = std::move(members);
   missing_ = members_.size();
-  for (const WireMember& member : members_) met_.push_back({member.rank, {}});
+  is_met_.assign(members_.size(), false);
+  for (const WireMember& member : members_) sockets_.push_back({member.rank, {}});
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   if (members_.empty()) return absl::OkStatus();
@@ -124,7 +125,7 @@ absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireM
       if (absl::Status status = Dial(member, std::nullopt); !status.ok()) return status;
       continue;
     }
-    met_[member].sockets.resize(connections_);
+    sockets_[member].sockets.resize(connections_);
     for (std::uint32_t i = 0; i < connections_; ++i) {
       if (absl::Status status = Dial(member, i); !status.ok()) return status;
     }
@@ -182,7 +183,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   if (error != 0) return Unreachable(call.member, error);
   if (!call.index) return true;
   const WireMember& member = members_[call.member];
-  std::vector<UniqueFd>& sockets = met_[call.member].sockets;
+  std::vector<UniqueFd>& sockets = sockets_[call.member].sockets;
   Introduction introduction;
   introduction.rank = rank_;
   introduction.index = *call.index;
@@ -195,8 +196,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, call.socket.get(), nullptr);
   sockets[*call.index] = std::move(call.socket);
-  const auto made = [](const UniqueFd& socket) { return socket.valid(); };
-  if (std::all_of(sockets.begin(), sockets.end(), made)) --missing_;
+  NoteIfMet(call.member);
   return true;
 }
 
@@ -234,8 +234,10 @@ void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
   }
   const auto member =
       std::find_if(members_.begin(), members_.end(), [&](const WireMember& m) { return m.rank == introduction.rank; });
-  if (member == members_.end() || introduction.count > static_cast<std::uint32_t>(kMaxWireConnections)) return;
-  std::vector<UniqueFd>& sockets = met_[static_cast<std::size_t>(member - members_.begin())].sockets;
+  if (member == members_.end() || introduction.count > kMaxWireConnections + 1) return;
+  const auto place = static_cast<std::size_t>(member - members_.begin());
+  if (is_met_[place]) return;
+  std::vector<UniqueFd>& sockets = sockets_[place].sockets;
   if (sockets.empty()) sockets.resize(introduction.count);
   if (introduction.count != sockets.size() || introduction.index >= introduction.count ||
       sockets[introduction.index].valid()) {
@@ -243,8 +245,15 @@ void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
   sockets[introduction.index] = std::move(socket);
-  const auto made = [](const UniqueFd& each) { return each.valid(); };
-  if (std::all_of(sockets.begin(), sockets.end(), made)) --missing_;
+  NoteIfMet(place);
+}
+
+void WireMeeting::NoteIfMet(std::size_t member) {
+  const std::vector<UniqueFd>& sockets = sockets_[member].sockets;
+  if (!std::all_of(sockets.begin(), sockets.end(), [](const UniqueFd& socket) { return socket.valid(); })) return;
+  is_met_[member] = true;
+  untaken_.push_back(member);
+  --missing_;
 }
 
 absl::StatusOr<bool> WireMeeting::Advance() {
@@ -262,17 +271,16 @@ absl::StatusOr<bool> WireMeeting::Advance() {
 }
 
 Rank WireMeeting::missing() const {
-  for (const WireSockets& each : met_) {
-    const auto lacks = [](const UniqueFd& socket) { return !socket.valid(); };
-    if (each.sockets.empty() || std::any_of(each.sockets.begin(), each.sockets.end(), lacks)) return each.peer;
-  }
-  return rank_;
+  const auto found = std::find(is_met_.begin(), is_met_.end(), false);
+  return found == is_met_.end() ? rank_ : members_[static_cast<std::size_t>(found - is_met_.begin())].rank;
 }
 
-std::vector<WireSockets> WireMeeting::Take() {
-  std::vector<WireSockets> met = std::exchange(met_, {});
-  *this = WireMeeting();
-  return met;
+std::vector<WireSockets> WireMeeting::TakeMet() {
+  std::vector<WireSockets> taken;
+  for (const std::size_t member : std::exchange(untaken_, {})) {
+    taken.push_back(std::move(sockets_[member]));
+  }
+  return taken;
 }
 
 }  // namespace tutti::ucx

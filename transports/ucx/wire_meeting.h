@@ -1,7 +1,7 @@
-// How the ranks of different nodes make the connections of their wires (wire.h): each rank listens on its network
-// interface until it has met all, and of two ranks the one with the higher number connects to the other. The other one
-// knocks, which is to connect and to hang up at once: a network that loses what one of the two sends shows early, and
-// not where a library waits for minutes until the system gives up.
+// How the ranks of different nodes make the connections of their wires (wire.h, short_wire.h): each rank listens on its
+// network interface until it has met all, and of two ranks the one with the higher number connects to the other. The
+// other one knocks, which is to connect and to hang up at once: a network that loses what one of the two sends shows
+// early, and not where a library waits for minutes until the system gives up.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 
@@ -20,7 +20,7 @@
 
 namespace tutti::ucx {
 
-inline constexpr int kMaxWireConnections = 64;  // of two ranks
+inline constexpr int kMaxWireConnections = 64;  // of the wire of two ranks, beside that of their short wire
 
 // A rank on another node that is to be met.
 struct WireMember {
@@ -34,7 +34,7 @@ class WireMeeting {
   // Listens on the first address of `interface`, IPv4 before IPv6.
   static absl::StatusOr<WireMeeting> Open(const std::string& interface);
 
-  // Where this rank listens, for its peers; empty where the interface has no IP address: no wires are made then.
+  // Where this rank listens, for its peers; empty where the interface has no IP address.
   const std::string& address() const { return address_; }
 
   // Begins to meet `members`, all ranks on other nodes, as rank `rank` of nonce `nonce`; makes `connections`
@@ -53,8 +53,10 @@ class WireMeeting {
   // The first rank that has not been met; all have not.
   Rank missing() const;
 
-  // The connections, once all ranks have been met; the meeting is over, and nobody listens any more.
-  std::vector<WireSockets> Take();
+  // The connections to the ranks that have been met since the last call.
+  std::vector<WireSockets> TakeMet();
+  // Ends the meeting: nobody listens any more. To be called once all members are known to have knocked.
+  void Close() { *this = WireMeeting(); }
 
  private:
   // How a rank that connects introduces itself.
@@ -84,6 +86,8 @@ class WireMeeting {
   // Reads what a stranger says; false while there is more to come.
   bool Hear(Stranger& stranger);
   void Admit(UniqueFd socket, const Introduction& introduction);
+  // Takes note of it if all connections to `member` have been made.
+  void NoteIfMet(std::size_t member);
   absl::Status Await(int socket, std::uint32_t events);
   absl::Status Unreachable(std::size_t member, int error) const;
   std::string CannotReach(std::size_t member) const;
@@ -95,8 +99,10 @@ class WireMeeting {
   Nonce nonce_ = {};
   std::size_t connections_ = 0;  // to each member
   std::vector<WireMember> members_;
-  std::vector<WireSockets> met_;  // beside members_; no sockets while it is not known how many there will be
-  std::size_t missing_ = 0;       // members that have not been met
+  std::vector<WireSockets> sockets_;  // beside members_; none while it is not known how many there will be
+  std::vector<bool> is_met_;          // beside members_
+  std::vector<std::size_t> untaken_;  // members that have been met since the last TakeMet
+  std::size_t missing_ = 0;           // members that have not been met
   std::vector<Call> calls_;
   std::vector<Stranger> strangers_;
 };

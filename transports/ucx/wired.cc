@@ -1,61 +1,47 @@
-// Messages of the UCX transport whose payload goes over the wires to other nodes (wire.h): UCX carries the announcement
-// of such a message. Its Send ends when the kernel has taken all of the payload.
+// Messages to and from ranks on other nodes. A short message goes over the short wire (short_wire.h), and ends when the
+// kernel has taken it; a longer one is announced there, and its payload goes over the wire (wire.h): its Send ends when
+// the kernel has taken the payload. wired_arrivals.cc has what comes.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "transports/errors.h"
+#include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti::ucx {
 
-Wire* UcxTransport::WireTo(Rank peer) const {
-  Wire* const wire = wires_.To(peer);
-  return wire == nullptr || !wire->sends() ? nullptr : wire;
+UcxTransport::Operation* UcxTransport::NewWiredOperation(Completion* completion, Rank peer, std::uint64_t tag,
+                                                         std::int64_t bytes, bool receives) {
+  Operation* const operation = NewOperation(completion, peer, tag, bytes, receives);
+  operation->wired = true;
+  ++wired_operations_;
+  return operation;
 }
 
-void UcxTransport::WiredSendEnded(Operation* operation, ucs_status_t status) {
-  const Rank peer = operation->peer;
-  const bool works = WireTo(peer) != nullptr;
-  if (works && status == UCS_OK) return;  // Taken ends the send
-  if (works) {
-    health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
-    return HoldWiredSends(peer);
+void UcxTransport::PostWiredSend(ShortWire& short_wire, Rank to, std::uint64_t tag, const void* data,
+                                 std::int64_t bytes, Completion* completion) {
+  const auto new_operation = [&] { return NewWiredOperation(completion, to, tag, bytes, /*receives=*/false)->number; };
+  Wire& wire = *wires_.To(to);
+  const bool is_long = bytes > kMaxShort;
+  // What has become of a peer whose wires have ended is about to be known.
+  if (!short_wire.sends() || (is_long && !wire.sends())) return held_.push_back({completion, to});
+  if (is_long) {
+    short_wire.Announce(tag, bytes, wire.Send(data, bytes, new_operation()));
+  } else if (short_wire.Send(tag, data, bytes, new_operation)) {
+    ended_.End(completion, absl::OkStatus());
   }
-  held_.push_back({operation->completion, peer});
-  Release(operation);
-}
-
-void UcxTransport::BeginWired(Operation* operation, const Announcement& announcement, bool whole) {
-  const Rank peer = operation->peer;
-  const auto [offset, bytes, number] = announcement;
-  const absl::Status malformed =
-      whole && bytes > 0
-          ? absl::OkStatus()
-          : absl::DataLossError(absl::StrCat("rank ", peer, " has announced a message of ", bytes, " bytes"));
-  absl::Status error = ErrorOfAnnounced(*operation, bytes, malformed);
-  Wire& wire = *wires_.To(peer);
-  if (error.ok() && wire.Receive(number, operation->data, bytes, operation->number)) return;
-  if (error.ok()) {
-    held_.push_back({operation->completion, peer});
-  } else {
-    if (whole && bytes > 0) wire.Discard(number, bytes);
-    ended_.End(operation->completion, std::move(error));
-  }
-  Release(operation);
 }
 
 bool UcxTransport::ProgressWires(bool looks) {
-  const bool moved = wires_.Progress(looks);
-  wires_.TakeEnded([this](const WireEnd& end) {
-    Operation& operation = operations_[end.operation];
-    if (!end.receives) return Taken(operation);
-    ended_.End(operation.completion, absl::OkStatus());
-    Release(&operation);
-  });
+  const bool moved = wires_.Progress(looks || wired_operations_ > 0 || !queued_.empty(), *this);
+  wires_.TakeEnded([this](const WireEnd& end) { Finish(operations_[end.operation], absl::OkStatus()); });
   wires_.TakeBroken([this](Rank peer, Wire& wire) {
     health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
     HoldWired(peer);
+  });
+  wires_.TakeShortEnded([this](Rank peer, ShortWire& wire) {
+    health_.Suspect(peer, *wire.ended(), NanosIn(kAfterUcxError));
+    HoldWiredSends(peer, /*is_long=*/false);
+    wire.ForgetSends();
   });
   return moved;
 }
@@ -64,31 +50,33 @@ bool UcxTransport::ProgressWires(bool looks) {
 // reading meanwhile. No event tells that bytes have been delivered.
 void UcxTransport::DeliverWired(std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Microseconds(200);
-  wires_.ForEach([](Rank /*peer*/, Wire& wire) { wire.FinishSending(); });
+  wires_.ForEach([](Rank /*peer*/, Wire& wire, ShortWire& short_wire) {
+    wire.FinishSending();
+    short_wire.FinishSending();
+  });
   const auto delivered = [this] {
     bool all = true;
-    wires_.ForEach([&](Rank peer, Wire& wire) { all &= wire.IsDelivered() || health_.lost(peer); });
+    wires_.ForEach([&](Rank peer, Wire& wire, ShortWire& short_wire) {
+      all &= (wire.IsDelivered() && short_wire.IsDelivered()) || health_.lost(peer);
+    });
     return all;
   };
   while (MonotonicNanos() < end_ns && !DriveUntil(std::min(end_ns, NanosIn(kPause)), delivered)) {
   }
 }
 
-// UCX may fail first where `peer` has left, of whose messages some are still to be read from the wire.
-void UcxTransport::HoldWiredSends(Rank peer) {
+void UcxTransport::HoldWiredSends(Rank peer, bool is_long) {
   for (Operation& operation : operations_) {
-    const bool waits = operation.completion != nullptr && operation.wired && operation.sent && operation.peer == peer;
-    if (!waits) continue;
+    const bool waits = operation.completion != nullptr && operation.wired && !operation.receives;
+    if (!waits || operation.peer != peer || (operation.bytes > kMaxShort) != is_long) continue;
     held_.push_back({operation.completion, peer});
     Release(&operation);
   }
-  wires_.To(peer)->ForgetSends();
 }
 
 void UcxTransport::HoldWired(Rank peer) {
-  HoldWiredSends(peer);
+  HoldWiredSends(peer, /*is_long=*/true);
   Wire* const wire = wires_.To(peer);
-  // UCX's word is not awaited for the memory of messages that end here: only the wire reads and writes it.
   wire->Drop([&](std::uint32_t number) {
     held_.push_back({operations_[number].completion, peer});
     Release(&operations_[number]);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace tutti::ucx {
@@ -43,37 +44,73 @@ void UseRenoOnShortPaths(int socket) {
   (void)setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), static_cast<socklen_t>(kReno.size()));
 }
 
+// In place of the number of a connection: the short wire.
+constexpr std::size_t kShort = 0xFFFFFFFF;
+
 std::uint64_t KeyOf(Rank peer, std::size_t connection) {
   return static_cast<std::uint64_t>(peer) << 32 | static_cast<std::uint64_t>(connection);
 }
 
 }  // namespace
 
+absl::Status Wires::Watch(int socket, std::uint64_t key) {
+  UseRenoOnShortPaths(socket);
+  // Edges: an event tells of a change, so that a wire that takes no more bytes, or has none to send, is no event.
+  epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = key}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
+}
+
 absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
-  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
-  wires_.resize(static_cast<std::size_t>(size));
-  for (std::vector<Rank>* const list : {&news_.ready, &in_turn_}) list->reserve(connections.size());
+  if (connections.empty()) return absl::OkStatus();
+  if (!epoll_.valid()) {
+    epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+    wires_.resize(static_cast<std::size_t>(size));
+    short_buffer_ = std::make_unique_for_overwrite<std::byte[]>(kShortBuffer);
+  }
+  for (std::vector<Rank>* const list : {&news_.ready, &news_.short_ready, &in_turn_, &short_in_turn_}) {
+    list->reserve(peers_.size() + connections.size());
+  }
   for (auto& [peer, sockets] : connections) {
+    if (sockets.size() < 2) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", peer,
+                       " has made one connection, and must make two or more: is its version of Tutti "
+                       "another one?"));
+    }
+    UniqueFd short_socket = std::move(sockets.front());
+    sockets.erase(sockets.begin());
+    if (absl::Status status = Watch(short_socket.get(), KeyOf(peer, kShort)); !status.ok()) return status;
     for (std::size_t i = 0; i < sockets.size(); ++i) {
-      UseRenoOnShortPaths(sockets[i].get());
-      // Edges: an event tells of a change, so that a wire that takes no more bytes, or has none to send, is no event.
-      epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = KeyOf(peer, i)}};
-      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, sockets[i].get(), &event) != 0) {
-        return absl::ErrnoToStatus(errno, "epoll_ctl");
-      }
+      if (absl::Status status = Watch(sockets[i].get(), KeyOf(peer, i)); !status.ok()) return status;
     }
     wires_[static_cast<std::size_t>(peer)] =
-        std::make_unique<Wire>(peer, std::move(sockets), Wire::WindowOf(size), news_);
+        std::make_unique<WiresToPeer>(peer, std::move(short_socket), std::move(sockets), Wire::WindowOf(size), news_);
     peers_.push_back(peer);
   }
   return absl::OkStatus();
 }
 
-Wire* Wires::To(Rank peer) const { return wires_.empty() ? nullptr : wires_[static_cast<std::size_t>(peer)].get(); }
+Wires::WiresToPeer* Wires::Both(Rank peer) const {
+  return wires_.empty() ? nullptr : wires_[static_cast<std::size_t>(peer)].get();
+}
 
-void Wires::ForEach(absl::FunctionRef<void(Rank, Wire&)> visit) {
-  for (const Rank peer : peers_) visit(peer, *To(peer));
+Wire* Wires::To(Rank peer) const {
+  WiresToPeer* const both = Both(peer);
+  return both == nullptr ? nullptr : &both->wire;
+}
+
+ShortWire* Wires::ShortTo(Rank peer) const {
+  WiresToPeer* const both = Both(peer);
+  return both == nullptr ? nullptr : &both->short_wire;
+}
+
+void Wires::ForEach(absl::FunctionRef<void(Rank, Wire&, ShortWire&)> visit) {
+  for (const Rank peer : peers_) {
+    WiresToPeer& both = *Both(peer);
+    visit(peer, both.wire, both.short_wire);
+  }
 }
 
 void Wires::Look() {
@@ -82,18 +119,31 @@ void Wires::Look() {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    Wire* const wire = To(static_cast<Rank>(event.data.u64 >> 32));
-    if (wire == nullptr || wire->broken()) continue;
-    wire->SetReady(event.data.u64 & 0xFFFFFFFF, (event.events & EPOLLIN) != 0, (event.events & EPOLLOUT) != 0,
-                   (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+    WiresToPeer* const both = Both(static_cast<Rank>(event.data.u64 >> 32));
+    if (both == nullptr) continue;
+    const std::size_t connection = event.data.u64 & 0xFFFFFFFF;
+    const bool readable = (event.events & EPOLLIN) != 0, writable = (event.events & EPOLLOUT) != 0;
+    const bool closed = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (connection == kShort) {
+      both->short_wire.SetReady(readable, writable, closed);
+    } else if (!both->wire.broken()) {
+      both->wire.SetReady(connection, readable, writable, closed);
+    }
   }
 }
 
-bool Wires::Progress(bool looks) {
+bool Wires::Progress(bool looks, ShortReceiver& receiver) {
   if (peers_.empty()) return false;
   if (looks || ++unseen_ >= kCallsWithoutLook || news_.under_way > 0) Look();
-  in_turn_.swap(news_.ready);
   bool moved = false;
+  // Announcements come before the payload that they announce, which would be kept until then and copied.
+  short_in_turn_.swap(news_.short_ready);
+  for (const Rank peer : short_in_turn_) {
+    ShortWire* const wire = ShortTo(peer);
+    if (wire != nullptr) moved |= wire->Progress({short_buffer_.get(), kShortBuffer}, receiver);
+  }
+  short_in_turn_.clear();
+  in_turn_.swap(news_.ready);
   for (const Rank peer : in_turn_) {
     Wire* const wire = To(peer);
     if (wire != nullptr) moved |= wire->Progress();
@@ -112,6 +162,13 @@ void Wires::TakeBroken(absl::FunctionRef<void(Rank, Wire&)> visit) {
   for (const Rank peer : std::exchange(news_.broken, {})) {
     Wire* const wire = To(peer);
     if (wire != nullptr && !wire->is_closed()) visit(peer, *wire);
+  }
+}
+
+void Wires::TakeShortEnded(absl::FunctionRef<void(Rank, ShortWire&)> visit) {
+  for (const Rank peer : std::exchange(news_.short_ended, {})) {
+    ShortWire* const wire = ShortTo(peer);
+    if (wire != nullptr) visit(peer, *wire);
   }
 }
 

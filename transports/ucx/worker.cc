@@ -52,28 +52,24 @@ absl::Status WorkerFailed(const Library& ucp, ucs_status_t status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(const std::string& device) {
+absl::StatusOr<std::unique_ptr<Worker>> Worker::Create() {
   const absl::StatusOr<Library>& library = LoadLibrary();
   if (!library.ok()) return library.status();
   const std::vector<int> before = OpenDescriptors();
   std::unique_ptr<Worker> worker(new Worker(*library));
-  if (absl::Status status = worker->Open(device); !status.ok()) return status;
+  if (absl::Status status = worker->Open(); !status.ok()) return status;
   CloseOnExecSince(before);
   return worker;
 }
 
-absl::Status Worker::Open(const std::string& device) {
+absl::Status Worker::Open() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_.ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return SetupFailed(ucp_, "ucp_config_read", status);
   const Setting settings[] = {
       // Without System V, UCX 1.13 sends keepalives through a connection that is not there yet, and crashes.
-      {"TLS", "self,posix,sysv,tcp"},
-      {"NET_DEVICES", device.c_str()},
+      {"TLS", "self,posix,sysv"},
       {"KEEPALIVE_INTERVAL", "1s"},
-      // When a peer dies during a send over TCP straight from the caller's memory, UCX 1.13 ends that send twice, and
-      // aborts. A copy costs as much processor time as such a send: the kernel copies anyway.
-      {"ZCOPY_THRESH", "inf"},
   };
   for (const Setting& setting : settings) {
     status = ucp_.ucp_config_modify(config, setting.name, setting.value);
@@ -86,7 +82,7 @@ absl::Status Worker::Open(const std::string& device) {
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   status = ucp_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
   ucp_.ucp_config_release(config);
-  if (status != UCS_OK) return SetupFailed(ucp_, absl::StrCat("ucp_init for device '", device, "'"), status);
+  if (status != UCS_OK) return SetupFailed(ucp_, "ucp_init", status);
 
   ucp_worker_params_t worker_params = {};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -104,10 +100,9 @@ Worker::~Worker() {
   if (context_ != nullptr) ucp_.ucp_cleanup(context_);
 }
 
-absl::StatusOr<std::string> Worker::Address(bool network_only) const {
+absl::StatusOr<std::string> Worker::Address() const {
   ucp_worker_attr_t attributes = {};
-  attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;
-  attributes.address_flags = network_only ? UCP_WORKER_ADDRESS_FLAG_NET_ONLY : 0;
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
   const ucs_status_t status = ucp_.ucp_worker_query(worker_, &attributes);
   if (status != UCS_OK) return SetupFailed(ucp_, "ucp_worker_query", status);
   std::string address(reinterpret_cast<const char*>(attributes.address), attributes.address_length);

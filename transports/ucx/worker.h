@@ -13,23 +13,22 @@ namespace tutti::ucx {
 
 class Worker {
  public:
-  // Makes the worker. `device` is the only network device that UCX may use.
-  static absl::StatusOr<std::unique_ptr<Worker>> Create(const std::string& device);
-  // Does nothing in a forked child: the connections are its parent's.
+  static absl::StatusOr<std::unique_ptr<Worker>> Create();
+  // Does nothing in a forked child: the worker is its parent's.
   ~Worker();
 
   const Library& ucp() const { return ucp_; }
   ucp_worker_h get() const { return worker_; }
   // A descriptor that is readable when an armed worker has something to do.
   int event_fd() const { return event_fd_; }
-  // The worker's address; with `network_only`, without the parts that only peers on this node can use.
-  absl::StatusOr<std::string> Address(bool network_only) const;
+  // The worker's address, for peers on this node.
+  absl::StatusOr<std::string> Address() const;
   // Whether this process was forked after the worker was made: a forked child must not use UCX.
   bool in_forked_child() const { return !maker_.is_this(); }
 
  private:
   explicit Worker(const Library& ucp) : ucp_(ucp) {}
-  absl::Status Open(const std::string& device);
+  absl::Status Open();
 
   const Library& ucp_;
   const MakerProcess maker_;
