@@ -20,6 +20,8 @@ namespace {
 // The payload of one frame: long enough that a call of the kernel costs little beside it, short enough that what is
 // queued behind a frame, on a slow link, need not wait long.
 constexpr std::int64_t kFrameBytes = 128 << 10;
+// The most bytes of a payload for which a rank sleeps on: a rank that wakes up for each packet does little else.
+constexpr std::int64_t kLowWater = 64 << 10;
 // The bytes of unwanted payload that one call of the kernel throws away.
 constexpr std::int64_t kTrash = 64 << 10;
 
@@ -197,7 +199,7 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 void Wire::UpdateReady() {
   const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < window_);
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
-    return connection.readable || (TakesFrames(connection) && (has_output || connection.writes));
+    return connection.readable || (TakesFrames(connection) && (has_output || connection.frames > 0));
   });
   if (!is_ready_ || is_listed_) return;
   is_listed_ = true;
@@ -222,13 +224,16 @@ bool Wire::Progress() {
 }
 
 bool Wire::NextFrame(Connection& connection) {
-  connection.out_written = 0;
-  if (tells_) {
+  // Where there are several connections, a frame waits for the one that takes bytes.
+  const std::size_t most = connections_.size() == 1 ? kFramesAtOnce : 1;
+  if (connection.frames == most) return false;
+  OutFrame& frame = connection.out[connection.frames];
+  if (tells_ && !connection.tells) {
     const std::size_t count = std::min(matches_.size(), kMaxTold);
     std::copy_n(matches_.begin(), count, connection.told.begin());
     matches_.erase(matches_.begin(), matches_.begin() + static_cast<std::ptrdiff_t>(count));
-    connection.out = {.kind = FrameHeader::Kind::kMatched,
-                      .length = static_cast<std::int64_t>(count * sizeof(connection.told[0]))};
+    frame.header = {.kind = FrameHeader::Kind::kMatched,
+                    .length = static_cast<std::int64_t>(count * sizeof(connection.told[0]))};
     for (std::size_t i = 0; i < count; ++i) {
       const auto found = incoming_.find(connection.told[i]);
       if (found != incoming_.end()) found->second.told = true;
@@ -237,20 +242,22 @@ bool Wire::NextFrame(Connection& connection) {
       tells_ = false;
       untold_ = 0;
     }
-    return connection.writes = true;
+    ++connection.frames;
+    return connection.tells = true;
   }
   Outgoing* const message = NextMessage();
   if (message == nullptr) return false;
   const std::int64_t open = message->matched ? kFrameBytes : std::min(kFrameBytes, window_ - unmatched_);
   const std::int64_t length = std::min(open, message->bytes - message->framed);
-  connection.out = {.number = message->number, .bytes = message->bytes, .offset = message->framed, .length = length};
+  frame = {{.number = message->number, .bytes = message->bytes, .offset = message->framed, .length = length}, message};
   message->framed += length;
   if (!message->matched) unmatched_ += length;
   if (message->framed == message->bytes) {
     framed_.splice(framed_.end(), message->matched ? to_finish_ : to_offer_, outgoing_.find(message->number)->second);
   }
   CountTurn(*message, length);
-  return connection.writes = true;
+  ++connection.frames;
+  return true;
 }
 
 // Long messages take turns, so that a short one does not wait for gigabytes. Those that are not matched keep their
@@ -279,21 +286,28 @@ Wire::Outgoing* Wire::NextMessage() {
 
 bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
   bool moved = false;
-  while (*budget > 0 && (connection.writes || NextFrame(connection))) {
-    FrameHeader& frame = connection.out;
-    const bool is_payload = frame.kind == FrameHeader::Kind::kPayload;
-    const auto message = is_payload ? outgoing_.find(frame.number)->second : framed_.end();
-    const std::byte* const payload =
-        is_payload ? message->data + frame.offset : reinterpret_cast<const std::byte*>(connection.told.data());
-    const std::int64_t of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
-    std::array<iovec, 2> parts;
-    std::size_t count = 0;
-    if (connection.out_written < kHeader) {
-      parts[count++] = {reinterpret_cast<std::byte*>(&frame) + connection.out_written,
-                        static_cast<std::size_t>(kHeader - connection.out_written)};
+  while (*budget > 0) {
+    while (NextFrame(connection)) {
     }
-    parts[count++] = {const_cast<std::byte*>(payload) + of_payload,
-                      static_cast<std::size_t>(frame.length - of_payload)};
+    if (connection.frames == 0) return moved;
+    std::array<iovec, 2 * kFramesAtOnce> parts;
+    std::size_t count = 0;
+    std::int64_t asked = 0;
+    std::int64_t taken = connection.out_written;
+    const auto add = [&](const void* data, std::int64_t bytes) {
+      const std::int64_t skipped = std::min(taken, bytes);
+      taken -= skipped;
+      if (skipped == bytes) return;
+      asked += bytes - skipped;
+      parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + skipped,
+                        static_cast<std::size_t>(bytes - skipped)};
+    };
+    for (const OutFrame& frame : absl::MakeConstSpan(connection.out).first(connection.frames)) {
+      add(&frame.header, kHeader);
+      const bool is_payload = frame.header.kind == FrameHeader::Kind::kPayload;
+      add(is_payload ? static_cast<const void*>(frame.message->data + frame.header.offset) : connection.told.data(),
+          frame.header.length);
+    }
     msghdr header = {};
     header.msg_iov = parts.data();
     header.msg_iovlen = count;
@@ -311,21 +325,39 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     moved = true;
     *budget -= written;
     bytes_moved_ += written;
-    connection.out_written += written;
-    const std::int64_t now_of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
-    if (is_payload) message->written += now_of_payload - of_payload;
-    if (connection.out_written < kHeader + frame.length) {
+    Written(connection, written);
+    if (written < asked) {
       connection.writable = false;  // the kernel took less than it was given: it tells when it takes more
       return moved;
     }
-    connection.writes = false;
-    if (is_payload && message->written == message->bytes) {
-      Add(&sends_left_, -1);
-      news_.ended.push_back({false, message->operation});
-      ForgetIfEnded(message);
-    }
   }
   return moved;
+}
+
+void Wire::Written(Connection& connection, std::int64_t bytes) {
+  std::size_t whole = 0;
+  for (; whole < connection.frames; ++whole) {
+    const auto& [header, message] = connection.out[whole];
+    const std::int64_t now = std::min(bytes, kHeader + header.length - connection.out_written);
+    const std::int64_t of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
+    connection.out_written += now;
+    bytes -= now;
+    const bool is_payload = header.kind == FrameHeader::Kind::kPayload;
+    if (is_payload) message->written += std::max<std::int64_t>(0, connection.out_written - kHeader) - of_payload;
+    if (connection.out_written < kHeader + header.length) break;
+    connection.out_written = 0;
+    if (!is_payload) {
+      connection.tells = false;
+    } else if (message->written == message->bytes) {
+      Add(&sends_left_, -1);
+      news_.ended.push_back({false, message->operation});
+      ForgetIfEnded(outgoing_.find(message->number)->second);
+    }
+  }
+  if (whole > 0) {
+    std::copy(connection.out.begin() + whole, connection.out.begin() + connection.frames, connection.out.begin());
+  }
+  connection.frames -= whole;
 }
 
 std::byte* Wire::PlaceOf(const Connection& connection) {
@@ -421,6 +453,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
       continue;
     }
     // Nothing is staged but, perhaps, the beginning of a header or of a kMatched frame.
+    if (!connection.readable) SetLowWater(connection, socket);
     if (*budget <= 0 || !connection.readable) return moved;
     std::copy_n(connection.staged.begin() + static_cast<std::ptrdiff_t>(connection.staged_begin), staged,
                 connection.staged.begin());
@@ -447,6 +480,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
     const ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT);
     if (got < 0 && WouldBlock(errno)) {
       connection.readable = errno == EINTR;
+      if (!connection.readable) SetLowWater(connection, socket);
       return moved;
     }
     if (got < 0) {
@@ -467,6 +501,26 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
   }
 }
 
+// The kernel is asked for no more than is certain to come, which is the rest of a frame that has begun: behind the
+// frame the peer may wait to hear from this rank. The kernel tells of the end of a connection all the same.
+void Wire::SetLowWater(Connection& connection, int socket) {
+  const bool in_payload = connection.in_left > 0 && !connection.closing;
+  const auto wanted = static_cast<int>(in_payload ? std::min(connection.in_left, kLowWater) : 1);
+  if (wanted == connection.low_water) return;
+  connection.low_water = wanted;
+  // Sockets that are not TCP may not know it, and tell of each byte.
+  (void)setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted));
+}
+
+std::int64_t Wire::bytes_moved() const {
+  std::int64_t bytes = bytes_moved_;
+  for (const UnsharedFd& socket : sockets_) {
+    int unread = 0;
+    if (ioctl(socket.get(), FIONREAD, &unread) == 0) bytes += unread;
+  }
+  return bytes;
+}
+
 void Wire::Break(absl::string_view why) {
   if (broken_) return;
   broken_ = std::string(why);
@@ -481,7 +535,7 @@ void Wire::OnPeerClosed(Connection& connection) {
   connection.closed = true;
   const bool all = std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.closed; });
   // A frame that was begun does not arrive any more. Of a peer that leaves, all that is left to read counts for more.
-  const bool loses = sends_ && connection.writes && !said_goodbye_;
+  const bool loses = sends_ && connection.frames > 0 && !said_goodbye_;
   if (all || loses || connection.in_left > 0 || connection.staged_end > connection.staged_begin) {
     Break("it closed its connection");
   }

@@ -79,8 +79,8 @@ class Wire {
   bool has_receives() const { return receives_ > 0; }
   // Messages that this rank has been given to send, and messages that have come whole, modulo 2^32.
   std::uint32_t messages_sent() const { return next_number_; }
-  // Bytes that the kernel has taken or given.
-  std::int64_t bytes_moved() const { return bytes_moved_; }
+  // Bytes that the kernel has taken, and bytes that have come from the peer.
+  std::int64_t bytes_moved() const;
   std::uint32_t messages_received() const { return messages_received_; }
   // Whether messages can be sent.
   bool sends() const { return sends_ && !broken_; }
@@ -139,18 +139,28 @@ class Wire {
     EarlyBuffer early;           // the beginning of the payload, while not matched
   };
   using IncomingMap = absl::flat_hash_map<std::uint32_t, Incoming>;
+  // A frame that is being written.
+  struct OutFrame {
+    FrameHeader header = {};
+    Outgoing* message = nullptr;  // of a kPayload frame
+  };
+  // The most frames that one call of the kernel is given: what is between two frames of several is no end of a packet,
+  // which a link at 10 Gb/s would notice.
+  static constexpr std::size_t kFramesAtOnce = 4;
   // One connection: what is being written to it and read from it.
   struct Connection {
     bool readable = true;
     bool writable = true;
-    bool closing = false;          // the peer has closed its side: what is left to read ends with the end of the stream
-    bool closed = false;           // the end of the stream has been read
-    FrameHeader out = {};          // the frame that is being written
-    std::int64_t out_written = 0;  // bytes of the header and of the payload that the kernel has taken
-    bool writes = false;
-    std::array<std::uint32_t, kMaxTold> told;  // the payload of the frame that is being written, if it is kMatched
+    bool closing = false;  // the peer has closed its side: what is left to read ends with the end of the stream
+    bool closed = false;   // the end of the stream has been read
+    std::array<OutFrame, kFramesAtOnce> out;   // the frames that are being written, the oldest first
+    std::size_t frames = 0;                    // how many there are
+    std::int64_t out_written = 0;              // bytes of the first that the kernel has taken, those of its header too
+    std::array<std::uint32_t, kMaxTold> told;  // the payload of the one frame among them that is kMatched
+    bool tells = false;                        // whether there is one
     FrameHeader in = {};                       // the frame whose payload is being read
     std::int64_t in_left = 0;
+    int low_water = 1;                      // the fewest bytes of which the kernel tells
     std::array<std::byte, kStaged> staged;  // bytes that came behind a payload: headers, and the beginning of a payload
     std::size_t staged_begin = 0;
     std::size_t staged_end = 0;
@@ -158,8 +168,12 @@ class Wire {
 
   bool Write(Connection& connection, int socket, std::int64_t* budget);
   bool Read(Connection& connection, int socket, std::int64_t* budget);
-  // Makes the next frame of `connection`; false when there is nothing that may be sent.
+  // Sets of how many bytes the kernel tells, on a connection that has no more to read.
+  void SetLowWater(Connection& connection, int socket);
+  // Makes the next frame of `connection`; false when there is nothing that may be sent, or no room for more frames.
   bool NextFrame(Connection& connection);
+  // Counts `bytes` bytes more that the kernel has taken, reports the messages that end, and drops whole frames.
+  void Written(Connection& connection, std::int64_t bytes);
   // Takes the header at the front of what is staged, and with it the numbers of a kMatched frame; false where these
   // have not come yet, or where the peer has broken the rules.
   bool TakeHeader(Connection& connection);
@@ -221,7 +235,7 @@ class Wire {
   absl::flat_hash_map<std::uint32_t, std::list<Outgoing>::iterator> outgoing_;  // all messages in the first three lists
   std::uint32_t next_number_ = 0;
   std::uint32_t messages_received_ = 0;
-  std::int64_t bytes_moved_ = 0;
+  std::int64_t bytes_moved_ = 0;        // bytes that the kernel has taken or given
   std::int64_t unmatched_ = 0;          // bytes framed of messages that are not known to be matched
   int sends_left_ = 0;                  // messages whose end has not been reported
   std::vector<std::uint32_t> matches_;  // numbers of matched messages of which the peer has not been told
