@@ -273,11 +273,28 @@ TEST(TcpStoreTest, AServerThatSaysNothingIsGivenUpInTimeWhateverTheSystemsClockS
 }
 
 TEST(TcpStoreTest, AStrangerInPlaceOfTheServerIsRefused) {
-  // A server with another secret cannot prove itself, and the client must not send its own proof first.
   const JobKey job{RandomJobSecret(), "job", 1};
   auto other = TcpStoreServer::Start({RandomJobSecret(), "job", 1}).value();
   absl::Status status = ConnectTcpStore(other->address(), job, 0, absl::InfiniteFuture()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+}
+
+// The stranger has no secret, and answers as a server would. It must not learn the client's proof, which it could hand
+// on to the server.
+TEST(TcpStoreTest, AStrangerInPlaceOfTheServerLearnsNothing) {
+  const ListeningSocket stranger;
+  std::thread client([&] {
+    const absl::Status status = ConnectTcpStore(stranger.address, {RandomJobSecret(), "job", 1}, 0, Soon()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  });
+  const UniqueFd connection(::accept4(stranger.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const std::int64_t end_ns = NanosAt(Soon());
+  EXPECT_TRUE(ReceiveExactly(connection.get(), kClientHelloBytes, end_ns).ok());
+  const std::string answer = absl::StrCat(Encode(ServerHello{}), std::string(kProofBytes, 'x'));
+  EXPECT_TRUE(SendAll(connection.get(), answer, end_ns).ok());
+  client.join();
+  const absl::StatusOr<std::string> more = ReceiveSome(connection.get(), 1, end_ns);
+  EXPECT_EQ(more.status().code(), absl::StatusCode::kUnavailable) << more.status();
 }
 
 TEST(TcpStoreTest, OptionsThatMakeNoSenseAreNamed) {
