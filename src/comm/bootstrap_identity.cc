@@ -344,17 +344,18 @@ absl::Status CheckOtherLaunchers(Rank rank, int size) { return CheckOtherLaunche
 absl::StatusOr<Identity> IdentityFromEnvironment() { return IdentityFrom(ProcessEnvironment()); }
 
 std::string FirstSlurmHost(absl::string_view node_list) {
-  const std::size_t end = node_list.find_first_of("[,");
-  std::string host(node_list.substr(0, end));
-  if (end == node_list.npos || node_list[end] == ',') return host;
-  const absl::string_view range = node_list.substr(end + 1);
-  absl::StrAppend(&host, range.substr(0, range.find_first_of("-,]")));
-  const std::size_t close = range.find(']');
-  if (close == range.npos) return host;
-  // The text after the bracket is part of the name: "n[1-2]-ib".
-  const absl::string_view suffix = range.substr(close + 1);
-  absl::StrAppend(&host, suffix.substr(0, suffix.find(',')));
-  return host;
+  std::string host;
+  // A name may have several brackets, and text behind them: "rack[0-3]_blade[0-7]-ib".
+  while (true) {
+    const std::size_t end = node_list.find_first_of("[,");
+    absl::StrAppend(&host, node_list.substr(0, end));
+    if (end == node_list.npos || node_list[end] == ',') return host;
+    const absl::string_view range = node_list.substr(end + 1);
+    absl::StrAppend(&host, range.substr(0, range.find_first_of("-,]")));
+    const std::size_t close = range.find(']');
+    if (close == range.npos) return host;
+    node_list = range.substr(close + 1);
+  }
 }
 
 }  // namespace tutti

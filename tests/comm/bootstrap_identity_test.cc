@@ -194,6 +194,8 @@ TEST(SlurmHostTest, TheFirstOfANodeList) {
   EXPECT_EQ(FirstSlurmHost("n[003-007,9],m1"), "n003");
   EXPECT_EQ(FirstSlurmHost("n[5,7]-ib"), "n5-ib");
   EXPECT_EQ(FirstSlurmHost("n1,m[1-2]"), "n1");
+  EXPECT_EQ(FirstSlurmHost("rack[0-3]_blade[2-7]"), "rack0_blade2");
+  EXPECT_EQ(FirstSlurmHost("n[1-2]r[3,5],m"), "n1r3");
   EXPECT_EQ(FirstSlurmHost("n[1"), "n1");
   EXPECT_EQ(FirstSlurmHost(""), "");
 }
