@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-// The time between two looks for lost ranks. A store gives its connection up when it cannot write a request within the
-// time of the request, so this time is longer than a busy store needs to accept a request.
+// The time between two looks for lost ranks. A store gives its connection up when it cannot write the whole of a
+// request within the time of the request, so this time is longer than a busy store needs to accept a request.
 constexpr absl::Duration kSlice = absl::Milliseconds(500);
 
 class LossAwareStore final : public Store {

@@ -116,21 +116,19 @@ absl::Status ClientSession::Send(const StoreRequest& request, std::int64_t end_n
     const bool my_turn =
         changed_.WaitUntil(mutex_, end_ns, [&]() TUTTI_REQUIRES(mutex_) { return !writing_ || !lost_.ok(); });
     if (!lost_.ok()) return lost_;
-    if (!my_turn) {
-      return absl::DeadlineExceededError(absl::StrCat("store server at ", address_,
-                                                      ": the server does not read; the request for key '",
-                                                      absl::CHexEscape(request.key), "' was not sent in time"));
-    }
+    if (!my_turn) return NotSent(request);
     writing_ = true;
   }
-  absl::Status status = SendAll(fd_.get(), writer_.Seal(Encode(request)), end_ns);
+  // A request is sealed only when the connection takes bytes: a sealed frame has used a number, and cannot be left out.
+  const bool can_begin = WaitToSend(fd_.get(), end_ns).ok();
+  absl::Status status = can_begin ? SendAll(fd_.get(), writer_.Seal(Encode(request)), end_ns) : NotSent(request);
   {
     const MutexLock lock(mutex_);
     writing_ = false;
   }
   changed_.NotifyAll();
   // A frame that was sent in part cannot be taken back: the connection cannot be used any more.
-  if (status.ok()) return status;
+  if (status.ok() || !can_begin) return status;
   const MutexLock lock(mutex_);
   if (unsent_.ok()) unsent_ = status;
   ::shutdown(fd_.get(), SHUT_RDWR);
@@ -141,8 +139,15 @@ absl::Status ClientSession::Send(const StoreRequest& request, std::int64_t end_n
   return absl::DeadlineExceededError(absl::StrCat("store server at ", address_, ": ", status.message()));
 }
 
+absl::Status ClientSession::NotSent(const StoreRequest& request) const {
+  return absl::DeadlineExceededError(absl::StrCat("store server at ", address_,
+                                                  ": the server does not read; the request for key '",
+                                                  absl::CHexEscape(request.key), "' was not sent in time"));
+}
+
 void ClientSession::Cancel(std::uint64_t id) {
-  // The error is ignored: on a lost connection there is nothing to cancel.
+  // The error is ignored: on a lost connection there is nothing to cancel, and an answer to a Get that was not
+  // cancelled is dropped.
   Send({.op = StoreOp::kCancel, .id = id}, NanosIn(kCancelLimit)).IgnoreError();
 }
 

@@ -50,6 +50,7 @@ class ClientSession {
   absl::StatusOr<Answer*> Begin(StoreRequest& request, std::int64_t end_ns);
   Answer Take(const StoreRequest& request, Answer& answer) TUTTI_REQUIRES(mutex_);
   absl::Status Send(const StoreRequest& request, std::int64_t end_ns);
+  absl::Status NotSent(const StoreRequest& request) const;
   void Cancel(std::uint64_t id);
 
   // The rank that was the first to go after event number `told`, which becomes the number of that rank's event;

@@ -112,6 +112,8 @@ absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t en
   return fd;
 }
 
+absl::Status WaitToSend(int fd, std::int64_t end_ns) { return WaitFor(fd, POLLOUT, end_ns); }
+
 absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);

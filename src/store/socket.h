@@ -23,6 +23,9 @@ std::string JoinAddress(absl::string_view host, absl::string_view port);
 // alive after its end. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
 absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
 
+// Waits until the connection takes bytes: then the next SendAll sends at least one. DeadlineExceeded when the peer does
+// not read; errors of the connection are left to SendAll.
+absl::Status WaitToSend(int fd, std::int64_t end_ns);
 // Sends all of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when the peer does not read.
 absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns);
 // Receives at least one byte and at most `most`; Unavailable when the peer has closed.

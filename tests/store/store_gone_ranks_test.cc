@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -251,6 +252,26 @@ TEST(TcpServerInARankTest, SoDoesOneThatCannotSendItsValue) {
   const absl::Time begin = absl::Now();
   EXPECT_FALSE(store->Set("big", std::string(kMaxValueBytes, 'v'), absl::Now() + absl::Milliseconds(20)).ok());
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+}
+
+// The connection is full when a request is made, and still full when a Get is given up and would be cancelled. Nothing
+// of these was sent, so the store works when the server goes on.
+TEST(TcpServerInARankTest, RequestsThatCannotBeSentAtAllCostNothingElse) {
+  StoppedServer stopped;
+  Store* const store = stopped.store.get();
+  std::thread waiter([&] {
+    const absl::Status status = store->Get("never", absl::Now() + absl::Milliseconds(500)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  });
+  const std::string value(16 << 10, 'v');
+  absl::Status status = absl::DeadlineExceededError("");
+  while (absl::IsDeadlineExceeded(status) && !absl::StrContains(status.message(), "was not sent in time")) {
+    status = store->Set("the key", value, absl::Now() + absl::Milliseconds(1));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  waiter.join();
+  stopped.rank_0.Signal(SIGCONT);
+  EXPECT_EQ(store->Get("the key", Soon()).value_or("lost"), value);
 }
 
 TEST(FileStoreTest, ADirectoryMustExistAndBeNew) {
