@@ -11,7 +11,8 @@ namespace tutti::dist {
 
 // Get polls, with growing pauses of at most 20 ms: a blocking get of torch's TCP store keeps every other thread of the
 // process from the store. Ends of other ranks are not told. Exceptions of the store become Unavailable that quotes
-// them.
+// them. Deadlines bound the waits for a value alone: torch's stores wait for the answers of their server without one,
+// so that every call lasts as long as the process of the server is stopped.
 std::shared_ptr<Store> MakeTorchStore(c10::intrusive_ptr<::c10d::Store> store);
 
 }  // namespace tutti::dist
