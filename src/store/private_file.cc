@@ -187,9 +187,13 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, std::size_t
 
 absl::StatusOr<std::string> RuntimeDirectory() {
   const char* base = std::getenv("XDG_RUNTIME_DIR");
-  const std::string path =
-      base != nullptr && base[0] == '/' ? absl::StrCat(base, "/tutti") : absl::StrCat("/tmp/tutti-", ::geteuid());
-  if (absl::Status status = MakePrivateDirectory(path); !status.ok()) return status;
+  // srun and sudo -E hand on the variable where the directory is missing or another user's. The slash makes a link
+  // count as its directory.
+  const bool has_base = base != nullptr && base[0] == '/' && CheckPrivateDirectory(absl::StrCat(base, "/")).ok();
+  const std::string path = has_base ? absl::StrCat(base, "/tutti") : absl::StrCat("/tmp/tutti-", ::geteuid());
+  if (absl::Status status = MakePrivateDirectory(path); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat(has_base ? "XDG_RUNTIME_DIR: " : "", status.message()));
+  }
   return path;
 }
 

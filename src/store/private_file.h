@@ -36,8 +36,8 @@ void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::s
 // when others may read it, and for links.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, std::size_t max_bytes);
 
-// The directory for files that end with the job: $XDG_RUNTIME_DIR/tutti, or /tmp/tutti-<user id>. The directory is made
-// when it is missing.
+// The directory for files that end with the job: $XDG_RUNTIME_DIR/tutti where CheckPrivateDirectory accepts
+// $XDG_RUNTIME_DIR, otherwise /tmp/tutti-<user id>. The directory is made when it is missing.
 absl::StatusOr<std::string> RuntimeDirectory();
 
 }  // namespace tutti

@@ -210,6 +210,25 @@ TEST_F(BootstrapLauncherTest, MpichByWayOfAShell) {
 
 TEST_F(BootstrapLauncherTest, RanksStartedByHand) { ExpectRanks(RunByHand(2, "", RankProgram()), "tutti", 2, 2); }
 
+// As srun, su and sudo -E hand the variable on.
+TEST_F(BootstrapLauncherTest, ARuntimeDirectoryThatIsNotThisUsersAloneIsLeftAside) {
+  const std::string open = runtime_.path() + "/open";
+  std::filesystem::create_directory(open);
+  std::filesystem::permissions(open, std::filesystem::perms::all);
+  for (const std::string& directory : {runtime_.path() + "/missing", open}) {
+    const std::string variables = absl::StrCat("XDG_RUNTIME_DIR=", directory, " TUTTI_JOB_ID=", directory);
+    ExpectRanks(RunByHand(2, variables, RankProgram()), "tutti", 2, 2);
+    EXPECT_FALSE(std::filesystem::exists(directory + "/tutti"));
+  }
+}
+
+// The directory is this user's own, but a file is in the place of what is to be made there.
+TEST_F(BootstrapLauncherTest, WhatIsWrongInTheRuntimeDirectoryIsToldWithTheVariable) {
+  std::filesystem::create_symlink("nowhere", runtime_.path() + "/tutti");
+  EXPECT_THAT(RunByHand(2, "", RankProgram()).text,
+              HasSubstr(absl::StrCat("XDG_RUNTIME_DIR: ", runtime_.path(), "/tutti is no directory")));
+}
+
 TEST_F(BootstrapLauncherTest, ThroughADirectory) {
   const std::string variables =
       absl::StrCat("TUTTI_STORE=file://", runtime_.path(), " TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1");
