@@ -25,6 +25,8 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1024;
+// The longest wait for the end of what is perhaps an earlier job, at the port where the ranks meet.
+constexpr absl::Duration kPatience = absl::Seconds(75);
 constexpr absl::string_view kOnThisNode =
     " (all ranks are taken to be on this node, and to run as this user; ranks of several nodes meet at "
     "TUTTI_RENDEZVOUS=host:port)";
@@ -67,7 +69,6 @@ absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Ide
 absl::StatusOr<std::shared_ptr<Store>> ServeAtPort(const JobKey& job, const TcpStoreServerOptions& options,
                                                    std::string& address, std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Milliseconds(100);
-  constexpr absl::Duration kPatience = absl::Seconds(75);
   const std::int64_t patient_until_ns = std::min(end_ns, NanosIn(kPatience));
   bool told = false;
   while (true) {
@@ -91,27 +92,29 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
 
 // Connects as ConnectTcpStore does. Where the ranks run one program after another, rank 0's process of the earlier
 // program may still serve when this rank's process of the next one comes: waits until that server is gone.
-// AlreadyExists when it is still there at `end_ns`.
+// AlreadyExists when it is still there at `end_ns`; FailedPrecondition when the server is of another job, size or
+// version, as that of an earlier job may be, and is still there after kPatience.
 absl::StatusOr<std::shared_ptr<Store>> ConnectToNextProgram(const std::string& address, const JobKey& job, Rank rank,
                                                             std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Milliseconds(50);
-  constexpr absl::Duration kPatience = absl::Seconds(5);
-  const std::int64_t tells_ns = NanosIn(kPatience);
+  const std::int64_t tells_ns = NanosIn(absl::Seconds(5)), patient_until_ns = std::min(end_ns, NanosIn(kPatience));
   bool told = false;
   absl::Status refusal;
   while (true) {
     absl::StatusOr<std::shared_ptr<Store>> store = ConnectTcpStore(address, job, rank, TimeAt(end_ns));
-    if (absl::IsAlreadyExists(store.status())) {
+    const bool of_another_job = absl::IsFailedPrecondition(store.status());
+    if (of_another_job || absl::IsAlreadyExists(store.status())) {
       refusal = store.status();
     } else if (refusal.ok() || !absl::IsDeadlineExceeded(store.status())) {
       return store;
     }
-    if (LeftUntil(end_ns) < kPause) return refusal;
+    if (LeftUntil(of_another_job ? patient_until_ns : end_ns) < kPause) return refusal;
     if (!told && MonotonicNanos() >= tells_ns) {
       told = true;
       const std::string line =
-          absl::StrCat("tutti: rank ", rank, " waits for the end of the program that rank 0 has run ",
-                       "before: ", refusal.message(), "\n");
+          absl::StrCat("tutti: rank ", rank, " waits", of_another_job ? " up to " : "",
+                       of_another_job ? absl::FormatDuration(kPatience) : "",
+                       " for the end of the program that rank 0 has run before: ", refusal.message(), "\n");
       std::fputs(line.c_str(), stderr);
     }
     absl::SleepFor(kPause);

@@ -90,9 +90,8 @@ TEST(DISABLED_BootstrapProgram, RankWhoseJobIsRestarted) {
   }
   while (!std::filesystem::exists(has_given_up)) std::this_thread::yield();
   ::setenv("TUTTI_EPOCH", "1", /*overwrite=*/1);
-  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
-  // The server of the first life refuses rank 1 for as long as it is there.
-  while (absl::IsFailedPrecondition(job.status())) job = BootstrapFromEnvironment(kTimeout);
+  // The server of the first life may still be there when rank 1 comes.
+  const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
   ASSERT_TRUE(job.ok()) << job.status();
   const Identity& self = job->identity;
   ASSERT_TRUE(ExchangeBlobs(*job->store, "ranks", self.rank, self.size, "", absl::Now() + kTimeout).ok());

@@ -196,16 +196,14 @@ TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
   rank_1.join();
 }
 
-// Ranks that run one program after another: rank 0 still serves the earlier program when rank 1's next one comes.
-TEST(JoinOverNetworkTest, TheNextProgramWaitsForTheEndOfTheEarlierOne) {
-  const JobSecret secret = RandomJobSecret();
-  const JobKey job = StoreKey(OnTwoNodes(1), secret);
-  auto earlier = TcpStoreServer::Start(job, {.one_process_per_rank = true}).value();
+// Rank 1 comes while `earlier`, a server of an earlier program of the ranks, still serves: rank 1 is refused with
+// `code` and `text` where its time ends before the server does, and meets rank 0 otherwise.
+void ExpectWaitForTheEndOf(std::unique_ptr<TcpStoreServer> earlier, const JobSecret& secret, absl::StatusCode code,
+                           const std::string& text) {
   const std::string address = earlier->address();
-  OccupyRank(address, job, 1);
   absl::Status status = JoinOverNetwork(OnTwoNodes(1), secret, address, "", NanosIn(absl::Milliseconds(200))).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("another process has joined as rank 1"));
+  EXPECT_EQ(status.code(), code) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
   std::thread rank_1([&] {
     const auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", SoonNanos());
     ASSERT_TRUE(store.ok()) << store.status();
@@ -219,6 +217,26 @@ TEST(JoinOverNetworkTest, TheNextProgramWaitsForTheEndOfTheEarlierOne) {
   EXPECT_TRUE((*store)->Set("k", "v", Soon()).ok());
   EXPECT_TRUE((*store)->Get("seen", Soon()).ok());
   rank_1.join();
+}
+
+// Ranks that run one program after another: rank 0 still serves the earlier program when rank 1's next one comes.
+TEST(JoinOverNetworkTest, TheNextProgramWaitsForTheEndOfTheEarlierOne) {
+  const JobSecret secret = RandomJobSecret();
+  const JobKey job = StoreKey(OnTwoNodes(1), secret);
+  auto earlier = TcpStoreServer::Start(job, {.one_process_per_rank = true}).value();
+  OccupyRank(earlier->address(), job, 1);
+  ExpectWaitForTheEndOf(std::move(earlier), secret, absl::StatusCode::kAlreadyExists,
+                        "another process has joined as rank 1");
+}
+
+// A loop over jobs, each of which has an id of its own, or a size.
+TEST(JoinOverNetworkTest, TheNextJobWaitsForTheEndOfTheEarlierOne) {
+  const JobSecret secret = RandomJobSecret();
+  const JobKey job = StoreKey(OnTwoNodes(1), secret);
+  ExpectWaitForTheEndOf(TcpStoreServer::Start({secret, "lr=0.1 epoch 0", job.size}).value(), secret,
+                        absl::StatusCode::kFailedPrecondition, "which serves job 'lr=0.1 epoch 0'");
+  ExpectWaitForTheEndOf(TcpStoreServer::Start({secret, job.job_id, 3}).value(), secret,
+                        absl::StatusCode::kFailedPrecondition, "rank 1 has world size 2, the store server has 3");
 }
 
 TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
