@@ -52,6 +52,11 @@ export UCX_TCP_PORT_RANGE=29600-29699
 """
 
 
+class Page(unittest.TestCase):
+    def test_no_secret_is_on_a_command_line(self):
+        self.assertNotRegex(PAGE, r"\$\((openssl|cat)")
+
+
 class OnMachines(unittest.TestCase):
     """A test with two machines of its own, where the secret has been made."""
 
