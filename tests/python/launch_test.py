@@ -62,7 +62,8 @@ dist.destroy_process_group()
 
 
 def test_ranks_of_one_node_listen_on_loopback_alone(mpirun, tmp_path):
-    text = run([*mpirun, "-n", 2, PYTHON, write(tmp_path, LISTENS)]).stdout
+    left = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1"}  # by another job
+    text = run([*mpirun, "-n", 2, PYTHON, write(tmp_path, LISTENS)], **left).stdout
     lines = sorted(line for line in text.split("\n") if "listens" in line)
     assert lines == [f"<rank {rank} listens at 0100007F>" for rank in range(2)], text  # 127.0.0.1
 
@@ -96,7 +97,8 @@ def test_an_argument_that_contradicts_the_launcher(tmp_path):
 
 @pytest.mark.parametrize("port", ["abc", "0", "65536"])
 def test_a_port_that_is_none(port, tmp_path):
-    variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1",
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ended = forked_python.run([write(tmp_path, SUM)], expected=1, **variables)
     assert f"MASTER_PORT={port}: expected a port from 1 to 65535" in ended.stderr, ended.stderr
 

@@ -86,7 +86,10 @@ TOO_MANY_DEVICES = """
 """
 
 
-@pytest.mark.parametrize("mpirun", ["mpirun.openmpi --allow-run-as-root --oversubscribe", "mpirun.mpich"])
+MPIRUNS = ["mpirun.openmpi --allow-run-as-root --oversubscribe", "mpirun.mpich"]
+
+
+@pytest.mark.parametrize("mpirun", MPIRUNS)
 def test_mpirun(mpirun, tmp_path):
     command = [*mpirun.split(), "-n", 2, PYTHON, write(tmp_path, SCRIPT + TOO_MANY_DEVICES)]
     if shutil.which(command[0]) is None:
@@ -101,24 +104,38 @@ def test_mpirun(mpirun, tmp_path):
     assert all("say devices=2, num_nodes=1" in line for line in wrong), wrong
 
 
-def test_where_ddp_meets_under_mpirun():
-    program = """
+WHERE_DDP_MEETS = """
 import pytorch_lightning
 import tutti.lightning
 from tutti.lightning.of_pytorch_lightning import TuttiEnvironment
 environment = TuttiEnvironment()
-print(environment.main_address, environment.main_port)
+print(environment.main_address, environment.main_port, flush=True)
 """
+
+
+def test_where_ddp_meets_under_mpirun():
     mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
 
     def place(size, expected=0, **more):
-        ended = forked_python.run(["-c", program], expected, OMPI_COMM_WORLD_SIZE=size, **mpirun, **more)
+        ended = forked_python.run(["-c", WHERE_DDP_MEETS], expected, OMPI_COMM_WORLD_SIZE=size, **mpirun, **more)
         return ended.stdout.split() or ended.stderr
 
-    assert place("2") == ["127.0.0.1", "29500"]
+    assert place("2", MASTER_ADDR="left.from.yesterday", MASTER_PORT="4711") == ["127.0.0.1", "4711"]
     assert "nothing says where rank 0 is" in (error := place("4", expected=1)) and "MASTER_ADDR=host" in error, error
     assert place("4", MASTER_ADDR="node1") == ["node1", "29500"]
     assert place("4", TUTTI_RENDEZVOUS="node1:29600") == ["node1", "29600"]
+
+
+def test_ddp_of_two_jobs_meets_at_two_ports():
+    command = [*MPIRUNS[1].split(), "-n", 2, PYTHON, "-c", WHERE_DDP_MEETS]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    places = []
+    for _ in range(2):
+        of_rank_0, of_rank_1 = run(command).stdout.split("\n")[:2]
+        assert of_rank_0 == of_rank_1 and of_rank_0.startswith("127.0.0.1 ")
+        places.append(of_rank_0)
+    assert places[0] != places[1]
 
 
 def test_horovod_without_a_launcher(tmp_path):

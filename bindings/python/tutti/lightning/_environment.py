@@ -33,19 +33,24 @@ class LauncherEnvironment:
     def _identity(self) -> tuple[int, int, int, int, str]:
         return _identity()
 
+    @functools.cached_property
     def _main(self) -> tuple[str, int]:
-        """Where Lightning's own strategies meet. ValueError where nothing says so, and there are several nodes."""
+        """Where Lightning's own strategies meet. ValueError where nothing says so, and there are several nodes.
+
+        On one node a call of all ranks, so that jobs that run there at the same time have ports of their own.
+        """
+        core = tutti.torch._core()
         if self.local_size() < self.world_size():
-            return _launch.address(tutti.torch._core())
-        return os.environ.get("MASTER_ADDR", "127.0.0.1"), _launch.main_port()
+            return _launch.address(core)
+        return "127.0.0.1", _launch.port_on_this_node(core)
 
     @property
     def main_address(self) -> str:
-        return self._main()[0]
+        return self._main[0]
 
     @property
     def main_port(self) -> int:
-        return self._main()[1]
+        return self._main[1]
 
     @staticmethod
     def detect() -> bool:

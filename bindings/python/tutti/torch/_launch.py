@@ -33,6 +33,17 @@ def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.S
     return store or dist.TCPStore("127.0.0.1", int(port), size, False, timeout)
 
 
+def port_on_this_node(extension) -> int:
+    """A port for rank 0's store, which all ranks of one node agree on: ``MASTER_PORT``, or one that is free now."""
+    if os.environ.get("MASTER_PORT"):
+        return main_port()
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    timeout = extension.timeout_of_group(default_pg_timeout)
+    return int(extension.meet(str(port), timeout.total_seconds())[0])
+
+
 def main_port() -> int:
     """The port of ``MASTER_ADDR`` where the ranks meet. ValueError when ``MASTER_PORT`` is not a port."""
     given = os.environ.get("MASTER_PORT") or str(_PORT)
@@ -71,7 +82,7 @@ def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
                 f"another init_method than {SCHEME}://")
     if size == 1:
         store = dist.HashStore()
-    elif local_size == size and not os.environ.get("MASTER_ADDR"):
+    elif local_size == size:  # MASTER_ADDR may be left from another job
         store = _on_this_node(_core(), rank, size, timeout)
     else:
         host, port = address(_core())
