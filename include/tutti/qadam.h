@@ -50,6 +50,7 @@
 namespace tutti {
 
 class BucketMemory;
+struct SavedMoments;
 
 // The rounds of the strategy: see Algorithm::rounds.
 inline constexpr int kQAdamWarmUp = 0;
@@ -109,8 +110,11 @@ class QAdam final : public MomentumSource {
   // The state m, v, every t and the phase, bit for bit; equal on all ranks. Between steps only. Empty, which LoadState
   // refuses, when m and v cannot be read from a GPU.
   std::string SaveState() const;
-  // Loads what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
-  // InvalidArgument names what does not fit; nothing is changed then.
+  // Loads what SaveState returned, with any number of ranks; all ranks must load it. m, v and t are found by the names
+  // of parameters. A parameter that the state has not begins with zeros, in the warm-up alone: later the parameter
+  // would have no variance. Those that the state has besides are in what SaveState returns, for when they are trained
+  // again. InvalidArgument names what does not fit, a state without any of the parameters included; nothing is changed
+  // then.
   absl::Status LoadState(const std::string& state);
 
   // MomentumSource, whose functions the synchronizer calls.
@@ -122,6 +126,15 @@ class QAdam final : public MomentumSource {
   struct Range {
     std::int64_t begin = 0;
     std::int64_t count = 0;
+    std::size_t bytes() const { return static_cast<std::size_t>(count) * sizeof(float); }
+  };
+  // m, v and t of a parameter that was in the state loaded last, and is not trained now.
+  struct Absent {
+    std::string name;
+    std::int64_t changes = 0;
+    bool frozen = false;
+    std::string m;
+    std::string v;
   };
 
   QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups);
@@ -137,6 +150,9 @@ class QAdam final : public MomentumSource {
   std::int64_t Period() const;
   absl::StatusOr<double> VarianceNorm() const;
   absl::Status Freeze();
+  // Whether `moments`, null where a state of the phase `frozen` has none, can be those of parameter `i`.
+  absl::Status CheckFits(std::size_t i, const SavedMoments* moments, bool frozen) const;
+  absl::Status LoadMoments(std::size_t i, const SavedMoments* moments);
 
   Synchronizer& synchronizer_;
   std::vector<Weights> weights_;
@@ -156,6 +172,7 @@ class QAdam final : public MomentumSource {
   std::vector<std::int64_t> changes_;  // of each parameter: t, the steps that have changed the parameter
   bool frozen_ = false;
   double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it
+  std::vector<Absent> absent_;
 
   // The step counter of the synchronizer after the end of the last backward that synchronizes and has begun since the
   // last step; it stays behind where that backward has not ended, or was given up.

@@ -1,9 +1,8 @@
 #include "tutti/qadam.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -16,18 +15,16 @@
 #include "kernels/adam.h"
 #include "sync/agreement.h"
 #include "sync/bucket_memory.h"
-#include "sync/byte_stream.h"
 #include "sync/overlap.h"
+#include "sync/qadam_format.h"
 #include "sync/synchronizer_impl.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
 namespace {
 
-constexpr double kSettledRatio = 0.96;       // ratio of the norms of v, a period apart, from which v counts as settled
-constexpr double kVarianceFloor = 1e-4;      // the floor of the variance, as a multiple of the mean of v
-constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
-constexpr std::int64_t kVersion = 2;
+constexpr double kSettledRatio = 0.96;   // ratio of the norms of v, a period apart, from which v counts as settled
+constexpr double kVarianceFloor = 1e-4;  // the floor of the variance, as a multiple of the mean of v
 
 // The names of all algorithms that exchange momentum.
 std::string NamesOfMomentum() {
@@ -105,6 +102,29 @@ kernels::AdamFactors FactorsOf(const QAdam::Group& group, std::int64_t step) {
           .step_size = static_cast<float>(group.lr / (1 - std::pow(group.beta1, t))),
           .correction = static_cast<float>(std::sqrt(1 - std::pow(group.beta2, t))),
           .epsilon = static_cast<float>(group.eps)};
+}
+
+// What a state has of the parameters of an optimizer.
+struct Found {
+  std::vector<const SavedMoments*> own;     // of each parameter of the optimizer; null: the state has none
+  std::vector<const SavedMoments*> others;  // of parameters that the optimizer has not
+};
+
+// A name that occurs several times stands for the parameters of this name in their order.
+Found FindByName(const SavedQAdam& saved, const std::vector<Parameter>& parameters) {
+  std::multimap<absl::string_view, std::size_t> sought;
+  for (std::size_t i = 0; i < parameters.size(); ++i) sought.emplace(parameters[i].name, i);
+  Found found;
+  found.own.resize(parameters.size());
+  for (const SavedMoments& moments : saved.parameters) {
+    if (const auto next = sought.lower_bound(moments.name); next != sought.end() && next->first == moments.name) {
+      found.own[next->second] = &moments;
+      sought.erase(next);
+    } else {
+      found.others.push_back(&moments);
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -324,77 +344,68 @@ std::string QAdam::SaveState() const {
   const absl::StatusOr<absl::Span<float>> m = OnHost(m_, copy_of_m);
   const absl::StatusOr<absl::Span<float>> v = OnHost(v_, copy_of_v);
   if (!m.ok() || !v.ok()) return "";
-  ByteWriter writer;
-  writer.Number(kMagic);
-  writer.Number(kVersion);
-  writer.Number(step_);
-  writer.Number(frozen_ ? 1 : 0);
-  writer.Number(std::bit_cast<std::int64_t>(last_norm_));
-  writer.Number(static_cast<std::int64_t>(ranges_.size()));
+  SavedQAdam saved = {.step = step_, .frozen = frozen_, .last_norm = last_norm_, .parameters = {}};
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    const std::int64_t bytes = ranges_[i].count * static_cast<std::int64_t>(sizeof(float));
-    writer.Number(changes_[i]);
-    writer.Bytes(m->data() + ranges_[i].begin, bytes);
-    writer.Bytes(v->data() + ranges_[i].begin, bytes);
+    const auto bytes_of = [&](absl::Span<float> moments) {
+      return absl::string_view(reinterpret_cast<const char*>(moments.data() + ranges_[i].begin), ranges_[i].bytes());
+    };
+    saved.parameters.push_back({synchronizer_.parameters()[i].name, changes_[i], frozen_, bytes_of(*m), bytes_of(*v)});
   }
-  return writer.Take();
+  for (const Absent& one : absent_) saved.parameters.push_back({one.name, one.changes, one.frozen, one.m, one.v});
+  return Write(saved);
+}
+
+absl::Status QAdam::CheckFits(std::size_t i, const SavedMoments* moments, bool frozen) const {
+  const std::string& name = synchronizer_.parameters()[i].name;
+  if (frozen && (moments == nullptr || !moments->frozen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter ", name, " was not trained when the warm-up of the state ended, so that the state has ",
+                     "no variance of it: freeze ", name, ", or begin with another QAdam, which has a warm-up"));
+  }
+  if (moments == nullptr || moments->m.size() == ranges_[i].bytes()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the state has ", moments->m.size() / sizeof(float), " elements of ",
+                                                 name, ", expected ", ranges_[i].count));
+}
+
+absl::Status QAdam::LoadMoments(std::size_t i, const SavedMoments* moments) {
+  changes_[i] = moments == nullptr ? 0 : moments->changes;
+  const auto bytes = static_cast<std::int64_t>(ranges_[i].bytes());
+  if (moments == nullptr) {
+    for (float* const to : {m_, v_}) memory().Zero(to + ranges_[i].begin, bytes);
+    return absl::OkStatus();
+  }
+  if (bytes == 0) return absl::OkStatus();
+  for (const auto& [to, tensor] : {std::pair(m_, moments->m), std::pair(v_, moments->v)}) {
+    absl::Status written = memory().Transfer(to + ranges_[i].begin, tensor.data(), bytes);
+    if (!written.ok()) return written;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status QAdam::LoadState(const std::string& state) {
-  ByteReader reader(state);
-  if (reader.Number() != kMagic) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the state of ", state.size(), " bytes was not made by QAdam::SaveState"));
+  const absl::StatusOr<SavedQAdam> saved = ParseQAdam(state);
+  if (!saved.ok()) return saved.status();
+  const std::vector<Parameter>& parameters = synchronizer_.parameters();
+  const Found found = FindByName(*saved, parameters);
+  if (!parameters.empty() && !found.others.empty() && found.others.size() == saved->parameters.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("no parameter that is trained here (", parameters[0].name,
+                                                   ", …) is in the state, which has ", found.others[0]->name,
+                                                   ", …: load a state of this model, or begin with another QAdam"));
   }
-  if (const std::int64_t version = reader.Number(); !reader.overrun() && version != kVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the state has version ", version, " of the format of QAdam::SaveState, expected ", kVersion));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (absl::Status fits = CheckFits(i, found.own[i], saved->frozen); !fits.ok()) return fits;
   }
-  const std::int64_t step = reader.Number();
-  const std::int64_t frozen = reader.Number();
-  const double last_norm = std::bit_cast<double>(reader.Number());
-  if (!reader.overrun() && (step < 0 || (frozen != 0 && frozen != 1) || last_norm < 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("the state is damaged: step ", step, " must be at least 0, frozen ",
-                                                   frozen, " 0 or 1, norm ", last_norm, " at least 0"));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (absl::Status loaded = LoadMoments(i, found.own[i]); !loaded.ok()) return loaded;
   }
-  if (const std::int64_t parameters = reader.Number(); parameters != static_cast<std::int64_t>(ranges_.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the state has ", parameters, " parameters, expected ", ranges_.size()));
+  absent_.clear();
+  for (const SavedMoments* other : found.others) {
+    absent_.push_back(
+        {std::string(other->name), other->changes, other->frozen, std::string(other->m), std::string(other->v)});
   }
-  std::vector<std::int64_t> changes;
-  std::vector<absl::string_view> tensors;
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    changes.push_back(reader.Number());
-    if (!reader.overrun() && (changes[i] < 0 || changes[i] > step)) {
-      return absl::InvalidArgumentError(absl::StrCat("the state is damaged: ", changes[i], " steps have changed ",
-                                                     synchronizer_.parameters()[i].name, ", must be 0 to ", step));
-    }
-    const auto expected = static_cast<std::size_t>(ranges_[i].count) * sizeof(float);
-    for (int tensor = 0; tensor < 2; ++tensor) {
-      tensors.push_back(reader.Bytes());
-      if (!reader.overrun() && tensors.back().size() != expected) {
-        return absl::InvalidArgumentError(absl::StrCat("the state has ", tensors.back().size() / sizeof(float),
-                                                       " elements of ", synchronizer_.parameters()[i].name,
-                                                       ", expected ", ranges_[i].count));
-      }
-    }
-  }
-  if (!reader.complete()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the state is damaged: its ", state.size(), " bytes are too few or too many"));
-  }
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (ranges_[i].count == 0) continue;
-    for (const auto& [moments, tensor] : {std::pair(m_, tensors[2 * i]), std::pair(v_, tensors[2 * i + 1])}) {
-      absl::Status written =
-          memory().Transfer(moments + ranges_[i].begin, tensor.data(), static_cast<std::int64_t>(tensor.size()));
-      if (!written.ok()) return written;
-    }
-  }
-  step_ = step;
-  changes_ = std::move(changes);
-  frozen_ = frozen != 0;
-  last_norm_ = last_norm;
+  step_ = saved->step;
+  frozen_ = saved->frozen;
+  last_norm_ = saved->last_norm;
   step_of_end_ = kNoStep;
   return absl::OkStatus();
 }

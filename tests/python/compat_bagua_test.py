@@ -175,6 +175,60 @@ def test_another_algorithm_after_qadam():
     run_ranks(2, replaces_qadam)
 
 
+def state_of(optimizer):
+    """m and v of all parameters."""
+    return max((state["qadam"] for state in optimizer.state_dict()["state"].values()), key=torch.numel)
+
+
+def freezes_layers(rank, warmup_steps):
+    model = net()
+    optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=warmup_steps)
+
+    def trains(*layers):
+        for layer in model:
+            layer.requires_grad_(layer in layers)
+        model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
+
+    trains(model[0], model[2])
+    train_steps(rank, model, optimizer, steps=3)
+    before = state_of(optimizer)
+    trains(model[2])
+    trains(model[0], model[2])
+    assert torch.equal(state_of(optimizer), before)
+    trains(model[2])
+    frozen, trained = (model[at].weight.detach().clone() for at in (0, 2))
+    train_steps(rank, model, optimizer, steps=3)
+    assert torch.equal(model[0].weight, frozen) and not torch.equal(model[2].weight, trained)
+    trains(model[0], model[2])
+    train_steps(rank, model, optimizer, steps=3)
+    assert optimizer.frozen == (warmup_steps < 9) and not torch.equal(model[0].weight, frozen)
+
+
+@pytest.mark.parametrize("warmup_steps", [2, 100])
+def test_momentum_of_qadam_follows_parameters_while_others_are_frozen(warmup_steps):
+    run_ranks(2, freezes_layers, warmup_steps)
+
+
+def unfreezes_after_the_warm_up(rank):
+    model = net()
+    model[0].requires_grad_(False)
+    optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)
+    algorithm = algorithms.q_adam.QAdamAlgorithm(optimizer)
+    model.with_bagua([optimizer], algorithm)
+    train_steps(rank, model, optimizer, steps=3)
+    model[0].requires_grad_(True)
+    with pytest.raises(ValueError, match="0.weight was not trained when the warm-up of the state ended.*another QAdam"):
+        model.with_bagua([optimizer], algorithm)
+    model[0].requires_grad_(False)
+    model.with_bagua([optimizer], algorithm)
+    assert optimizer.frozen
+    train_steps(rank, model, optimizer, steps=3)
+
+
+def test_a_layer_that_is_unfrozen_after_the_warm_up_of_qadam():
+    run_ranks(2, unfreezes_after_the_warm_up)
+
+
 def scales_losses(rank, name):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

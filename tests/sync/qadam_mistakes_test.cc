@@ -169,8 +169,8 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
-    // The fields `step`, `frozen` and, of the first parameter, `changes`.
-    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
+    // The fields `step`, `frozen` and, of the first parameter, `changes` and `frozen`.
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}, std::size_t{7}}) {
       std::string damaged = state;
       damaged[field * sizeof(std::int64_t) + 7] = '\xff';
       EXPECT_THAT(error(damaged), HasSubstr("damaged"));
@@ -178,14 +178,45 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
       EXPECT_NE(error(state.substr(0, length)), "");
     }
-    const std::vector<Parameter> other = {{"q", DType::kF32, 4, "4"}};
-    auto synchronizer = Synchronizer::Create(world, other, QAdamOptions());
-    ASSERT_TRUE(synchronizer.ok());
-    float q[4] = {};
-    auto qadam = QAdam::Create(**synchronizer, {{q}}, {{}});
-    ASSERT_TRUE(qadam.ok());
-    EXPECT_THAT(std::string((*qadam)->LoadState(state).message()), HasSubstr("has 3 parameters, expected 1"));
-    EXPECT_THAT(error((*qadam)->SaveState()), HasSubstr("has 1 parameters, expected 3"));
+    const auto with_one_parameter = [&](const std::string& name, const std::function<void(QAdam&)>& use) {
+      auto synchronizer = Synchronizer::Create(world, {{name, DType::kF32, 4, "4"}}, QAdamOptions());
+      ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+      float weights[4] = {};
+      auto qadam = QAdam::Create(**synchronizer, {{weights}}, {{}});
+      ASSERT_TRUE(qadam.ok()) << qadam.status();
+      use(**qadam);
+    };
+    with_one_parameter("q", [&](QAdam& other) {
+      EXPECT_THAT(std::string(other.LoadState(state).message()),
+                  HasSubstr("no parameter that is trained here (q, …) is in the state, which has a, …"));
+      EXPECT_THAT(error(other.SaveState()), HasSubstr("(a, …) is in the state, which has q, …"));
+    });
+    with_one_parameter("b", [&](QAdam& other) {
+      EXPECT_THAT(std::string(other.LoadState(state).message()),
+                  HasSubstr("the state has 500 elements of b, expected 4"));
+      EXPECT_THAT(error(other.SaveState()), HasSubstr("the state has 4 elements of b, expected 500"));
+    });
+  });
+}
+
+// The first gradient of such a parameter after the warm-up would be divided by no variance.
+TEST(QAdam, RefusesAParameterThatWasFrozenWhenTheWarmUpEnded) {
+  RunWorld(2, [](Communicator& world) {
+    for (const bool was_trained_before : {false, true}) {
+      QAdamTrainer all(world, QAdamOptions());
+      QAdamTrainer part(world, QAdamOptions(), TwoGroups(), InitialWeights(), {0, 1});
+      if (was_trained_before) {
+        ASSERT_EQ(all.Step(1, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(part.qadam->LoadState(all.qadam->SaveState()), absl::OkStatus());
+      }
+      for (int step = 2; !part.qadam->frozen(); ++step) ASSERT_EQ(part.Step(step, SomeGradient), absl::OkStatus());
+      const std::string before = all.qadam->SaveState();
+      const absl::Status refused = all.qadam->LoadState(part.qadam->SaveState());
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(refused.message()),
+                  HasSubstr("parameter c was not trained when the warm-up of the state ended"));
+      EXPECT_EQ(all.qadam->SaveState(), before);
+    }
   });
 }
 

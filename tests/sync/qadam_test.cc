@@ -209,6 +209,41 @@ TEST(QAdam, AParameterThatIsUsedLateBeginsAsAdamBegins) {
   });
 }
 
+// As in torch's Adam, m, v and t of a parameter are kept while the parameter is frozen; one that was frozen from the
+// start begins as Adam begins. Which parameters are trained changes with a new synchronizer alone.
+TEST(QAdam, MomentsFollowTheirParametersThroughModelsInWhichOthersAreFrozen) {
+  const std::vector<int> all = {0, 1, 2};
+  const std::vector<int> a_and_b = {0, 1};
+  const std::vector<int> b_and_c = {1, 2};
+  struct Stage {
+    int end;  // the first step of the next stage
+    std::vector<int> trained;
+    std::vector<int> untouched;
+  };
+  const std::vector<Stage> stages = {{4, a_and_b, {2}},      {9, all, {}},       {12, b_and_c, {0}},
+                                     {kWarmUp + 3, all, {}}, {28, b_and_c, {0}}, {31, all, {}}};
+  RunWorld(2, [&](Communicator& world) {
+    QAdamTrainer whole(world, QAdamOptions());
+    Tensors weights = InitialWeights();
+    std::string state = whole.qadam->SaveState();
+    int step = 1;
+    for (const Stage& stage : stages) {
+      QAdamTrainer part(world, QAdamOptions(), TwoGroups(), weights, stage.trained);
+      ASSERT_EQ(part.qadam->LoadState(state), absl::OkStatus()) << "step " << step;
+      for (; step < stage.end; ++step) {
+        ASSERT_EQ(whole.Backward(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(whole.qadam->Step(stage.untouched), absl::OkStatus());
+        whole.synchronizer->ZeroGradients();
+        ASSERT_EQ(part.Step(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(part.weights, whole.weights) << "step " << step;
+      }
+      weights = part.weights;
+      state = part.qadam->SaveState();
+    }
+    EXPECT_TRUE(state == whole.qadam->SaveState());
+  });
+}
+
 // The gradient is always 1, so every step moves an element by lr, before and after the warm-up; c is used in every
 // fourth step only.
 TEST(QAdam, AParameterThatIsUsedSeldomMovesByTheLearningRate) {

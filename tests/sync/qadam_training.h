@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,29 +60,34 @@ inline float SomeGradient(Rank rank, int step, int parameter, std::int64_t k) {
   return 0.25f * (static_cast<float>((hash >> 16) % 17) - 8.0f);
 }
 
-// One rank with its model.
+// One rank with its model, whose parameters `trained`, ascending, are not frozen.
 class QAdamTrainer {
  public:
   QAdamTrainer(Communicator& world, const SynchronizerOptions& options, std::vector<QAdam::Group> groups = TwoGroups(),
-               Tensors initial = InitialWeights())
-      : weights(std::move(initial)), rank_(world.rank()) {
-    absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(world, QAdamModel(), options);
+               Tensors initial = InitialWeights(), std::vector<int> trained = {0, 1, 2})
+      : weights(std::move(initial)), rank_(world.rank()), trained_(std::move(trained)) {
+    std::vector<Parameter> parameters;
+    std::vector<QAdam::Weights> places;
+    for (const int i : trained_) {
+      parameters.push_back(QAdamModel()[i]);
+      places.push_back({weights[i].data(), kGroupOf[i]});
+    }
+    absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(world, parameters, options);
     EXPECT_TRUE(made.ok()) << made.status();
     synchronizer = *std::move(made);
-    std::vector<QAdam::Weights> places;
-    for (std::size_t i = 0; i < weights.size(); ++i) places.push_back({weights[i].data(), kGroupOf[i]});
     absl::StatusOr<std::unique_ptr<QAdam>> optimizer = QAdam::Create(*synchronizer, places, std::move(groups));
     EXPECT_TRUE(optimizer.ok()) << optimizer.status();
     qadam = *std::move(optimizer);
   }
 
-  // `used`: the first so many parameters get a gradient.
+  // `used`: the first so many of the trained parameters get a gradient.
   absl::Status Backward(int step, const Gradients& gradient, int used = 3) {
     if (absl::Status begun = synchronizer->BeginBackward(); !begun.ok()) return begun;
-    for (int i = used - 1; i >= 0; --i) {
-      auto* const view = static_cast<float*>(synchronizer->GradientView(i).get());
+    for (int place = std::min(used, static_cast<int>(trained_.size())) - 1; place >= 0; --place) {
+      const int i = trained_[place];
+      auto* const view = static_cast<float*>(synchronizer->GradientView(place).get());
       for (std::int64_t k = 0; k < QAdamModel()[i].count; ++k) view[k] += gradient(rank_, step, i, k);
-      synchronizer->MarkReady(i);
+      synchronizer->MarkReady(place);
     }
     return synchronizer->FinishBackward();
   }
@@ -99,6 +105,7 @@ class QAdamTrainer {
 
  private:
   const Rank rank_;
+  const std::vector<int> trained_;
 };
 
 }  // namespace tutti

@@ -1,0 +1,39 @@
+// What QAdam::SaveState writes, as bytes and as values.
+#ifndef TUTTI_SYNC_QADAM_FORMAT_H_
+#define TUTTI_SYNC_QADAM_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+
+// m, v and t of a parameter. Name and tensors belong to the optimizer, or to the text that was parsed.
+struct SavedMoments {
+  absl::string_view name;
+  std::int64_t changes = 0;  // t, the steps that have changed the parameter
+  bool frozen = false;       // whether v is v̂, that of after the warm-up
+  absl::string_view m;       // f32
+  absl::string_view v;       // f32, as many as m
+};
+
+struct SavedQAdam {
+  std::int64_t step = 0;
+  bool frozen = false;                   // whether the warm-up is over
+  double last_norm = 0;                  // of v, when QAdam last computed the norm
+  std::vector<SavedMoments> parameters;  // those that are trained, and then those that were trained before
+};
+
+// The format is 64-bit numbers, little endian, and byte strings after their length: magic "TUTQ", version, step,
+// frozen, last norm (its bits); the number of parameters; of each its changes, frozen, name, m and v.
+std::string Write(const SavedQAdam& saved);
+
+// What `state` holds, whose bytes the result shares. InvalidArgument says what is damaged.
+absl::StatusOr<SavedQAdam> ParseQAdam(const std::string& state);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_QADAM_FORMAT_H_
