@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import pickle
 
 import numpy
 import pytest
@@ -227,6 +228,19 @@ def unfreezes_after_the_warm_up(rank):
 
 def test_a_layer_that_is_unfrozen_after_the_warm_up_of_qadam():
     run_ranks(2, unfreezes_after_the_warm_up)
+
+
+def wraps_copies(rank):
+    model = net()
+    original = model, algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=7)
+    for module, optimizer in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+        assert "warmup_steps=7" in algorithms.q_adam.QAdamAlgorithm(optimizer).strategy
+        wrapper = tutti.torch.DistributedDataParallel(module, optimizer, "qadam")
+        assert "warmup_steps=7" in wrapper.strategy
+
+
+def test_copies_of_qadam_know_the_steps_of_the_warm_up():
+    run_ranks(2, wraps_copies)
 
 
 def scales_losses(rank, name):

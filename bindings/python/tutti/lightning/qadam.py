@@ -34,3 +34,7 @@ class QAdamOptimizer(tutti.torch.QAdam):
             raise ValueError(f"QAdamOptimizer: warmup_steps={warmup_steps}; it is a number of steps from 1 on")
         super().__init__(params, lr, betas, eps, weight_decay)
         self.warmup_steps = warmup_steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies have, which know the number of warm-up steps, too."""
+        return {**super().__getstate__(), "warmup_steps": self.warmup_steps}
