@@ -38,16 +38,25 @@ absl::StatusOr<Matrix> ParseRows(absl::string_view text) {
   return matrix;
 }
 
-// The mixing matrix that `text` says. Each row is divided by its sum, because numbers are written with few digits: rows
+// Makes the sum of `row` 1. Shares that are written alike become equal shares to the last bit, which a quotient by
+// their sum seldom is: 0.1 / (0.1 + … + 0.1) is not 1.0 / 10.
+void Normalize(std::vector<double>& row) {
+  const double largest = *std::max_element(row.begin(), row.end());
+  const auto shares = std::count_if(row.begin(), row.end(), [](double entry) { return entry != 0; });
+  const bool are_equal = std::count(row.begin(), row.end(), largest) == shares;
+  const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+  for (double& entry : row) {
+    if (entry != 0) entry = are_equal ? 1.0 / static_cast<double>(shares) : entry / sum;
+  }
+}
+
+// The mixing matrix that `text` says. The sum of each row is made 1, because numbers are written with few digits: rows
 // of 0.3333333 would shrink the weights by a ten-millionth in every exchange.
 absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
   absl::StatusOr<Matrix> matrix = ParseRows(text);
   if (!matrix.ok()) return matrix;
   if (absl::Status written = CheckMixingMatrix(*matrix); !written.ok()) return written;
-  for (std::vector<double>& row : *matrix) {
-    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-    for (double& entry : row) entry /= sum;
-  }
+  for (std::vector<double>& row : *matrix) Normalize(row);
   if (absl::Status divided = CheckMixingMatrix(*matrix); !divided.ok()) {
     return absl::Status(divided.code(), absl::StrCat(divided.message(), ", after each row is divided by its sum"));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "tutti/algorithm.h"
 #include "tutti/peer_selection.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<PeerWeight> Mix(absl::string_view selection, int size, int round, Rank rank) {
   return (*FindPeerSelection(selection))->mix(size, round, rank);
@@ -109,15 +111,42 @@ TEST(PeerSelections, GraphsOfTheLiterature) {
 
 // Digits that the writer of a matrix has left out neither shrink nor grow weights.
 TEST(PeerSelections, RowsOfAMatrixAreDividedByTheirSums) {
-  const std::string setting =
-      "matrix=0.3333333 0.3333333 0.3333333 0/0.3333333 0.3333333 0 0.3333333/"
-      "0.3333333 0 0.3333333 0.3333333/0 0.3333333 0.3333333 0.3333333";
+  const std::string setting = "matrix=0.6666666 0.3333333/0.3333333 0.6666666";
   const Strategy strategy = *ParseStrategy("decentralized:" + setting);
   EXPECT_THAT(strategy.ToString(), HasSubstr(setting));
-  for (Rank rank = 0; rank < 4; ++rank) {
-    const std::vector<double> row = MixingOf(strategy, 0, rank, 4);
+  for (Rank rank = 0; rank < 2; ++rank) {
+    const std::vector<double> row = MixingOf(strategy, 0, rank, 2);
     EXPECT_NEAR(std::accumulate(row.begin(), row.end(), 0.0), 1, 1e-15) << rank;
   }
+}
+
+// The matrix in which each of `size` ranks gives `share` to the ranks up to `distance` places before and after it.
+Strategy AroundEachRank(int size, int distance, const std::string& share) {
+  std::vector<std::string> rows;
+  for (Rank rank = 0; rank < size; ++rank) {
+    std::vector<std::string> row(size, "0");
+    for (int away = -distance; away <= distance; ++away) row[(rank + away + size) % size] = share;
+    rows.push_back(absl::StrJoin(row, " "));
+  }
+  return *ParseStrategy("decentralized:matrix=" + absl::StrJoin(rows, "/"));
+}
+
+// Equal shares are added up and then divided, which does not drift; so few digits of them are as good as many.
+TEST(PeerSelections, SharesThatAreWrittenAlikeAreEqualBitForBit) {
+  const Strategy ring = *ParseStrategy("decentralized:peer_selection_mode=ring");
+  for (const char* third : {"0.3333333", "0.33333333", "0.333333333333333"}) {
+    for (Rank rank = 0; rank < 6; ++rank) {
+      EXPECT_EQ(MixingOf(AroundEachRank(6, 1, third), 0, rank, 6), MixingOf(ring, 0, rank, 6)) << third;
+    }
+  }
+  const absl::StatusOr<Plan> all = BuildPlan(*ParseStrategy("decentralized"), DType::kF32, 100, 0, 9, {});
+  const absl::StatusOr<Plan> ninths = BuildPlan(AroundEachRank(9, 4, "0.1111111"), DType::kF32, 100, 0, 9, {});
+  ASSERT_TRUE(all.ok() && ninths.ok());
+  EXPECT_EQ(WireBytes(*ninths), WireBytes(*all));
+  const Strategy tenths =
+      *ParseStrategy("decentralized:matrix=" +
+                     absl::StrJoin(std::vector<std::string>(10, "0.1 0.1 0.1 0.1 0.1 0.1 0.1 0.1 0.1 0.1"), "/"));
+  EXPECT_THAT(MixingOf(tenths, 0, 0, 10), IsEmpty()) << "no average of all";
 }
 
 TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
