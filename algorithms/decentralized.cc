@@ -141,26 +141,33 @@ bool HaveEquallyManyRanks(absl::Span<const int> nodes) {
                      [&](const auto& node) { return node.second == ranks.begin()->second; });
 }
 
+// Whether the option matrix is one for a world of `size` ranks or, with hierarchical=true, nodes.
+absl::Status CheckMatrixFits(const Strategy& strategy, int size, absl::Span<const int> nodes) {
+  if (strategy.option("peer_selection_mode") != "all") {
+    return absl::InvalidArgumentError(absl::StrCat("option matrix takes the place of a peer selection; leave out ",
+                                                   "peer_selection_mode=", strategy.option("peer_selection_mode")));
+  }
+  // A matrix of equal shares makes an average of all ranks, in which larger nodes would count more than it says.
+  if (strategy.flag("hierarchical") && !HaveEquallyManyRanks(nodes)) {
+    return absl::UnimplementedError(
+        "option matrix mixes the averages of nodes, which then must have equally many ranks; use "
+        "hierarchical=false");
+  }
+  const auto needed = static_cast<std::size_t>(size);
+  const std::size_t rows = ParseMatrix(strategy.option("matrix"))->size();
+  if (rows == needed) return absl::OkStatus();
+  if (nodes.empty() || nodes.size() == needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("option matrix has ", rows, " rows; a world of ", size, " needs ", size));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("option matrix has ", rows, " rows, but hierarchical=true mixes the ",
+                                                 "averages of ", size, " nodes: give ", size, " rows, or ",
+                                                 nodes.size(), ", one per rank, with hierarchical=false"));
+}
+
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
-  if (!strategy.option("matrix").empty()) {
-    if (strategy.option("peer_selection_mode") != "all") {
-      return absl::InvalidArgumentError(absl::StrCat("option matrix takes the place of a peer selection; leave out ",
-                                                     "peer_selection_mode=", strategy.option("peer_selection_mode")));
-    }
-    const std::size_t rows = ParseMatrix(strategy.option("matrix"))->size();
-    if (rows != static_cast<std::size_t>(size)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("option matrix has ", rows, " rows; a world of ", size, " needs ", size));
-    }
-    // A matrix of equal shares makes an average of all ranks, in which larger nodes would count more than it says.
-    if (strategy.flag("hierarchical") && !HaveEquallyManyRanks(plan.nodes)) {
-      return absl::UnimplementedError(
-          "option matrix mixes the averages of nodes, which then must have equally many ranks; use "
-          "hierarchical=false");
-    }
-  }
-  return absl::OkStatus();
+  return strategy.option("matrix").empty() ? absl::OkStatus() : CheckMatrixFits(strategy, size, plan.nodes);
 }
 
 std::vector<double> Mixing(const Strategy& strategy, int round, Rank rank, int size) {

@@ -91,6 +91,18 @@ TEST(BetweenNodes, MixingNeedsNodesOfEquallyManyRanks) {
   EXPECT_TRUE(PlanOf("decentralized:hierarchical=false,matrix=0.4 0.3 0.3/0.3 0.4 0.3/0.3 0.3 0.4", 0, {0, 0, 1}).ok());
 }
 
+TEST(BetweenNodes, AMatrixOfAllRanksSaysThatNodesMix) {
+  const std::string of_four = "matrix=0.5 0.5 0 0/0.5 0 0.5 0/0 0.5 0 0.5/0 0 0.5 0.5";
+  const absl::Status status = PlanOf("decentralized:" + of_four, 0, {0, 0, 1, 1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has 4 rows, but hierarchical=true mixes the averages of 2 nodes: give 2 rows, or 4, one per "
+                        "rank, with hierarchical=false"));
+  EXPECT_THAT(std::string(PlanOf("decentralized:" + of_four, 0, {0, 0, 0, 1}).status().message()),
+              HasSubstr("equally many ranks; use hierarchical=false"));
+  EXPECT_TRUE(PlanOf("decentralized:hierarchical=false," + of_four, 0, {0, 0, 1, 1}).ok());
+}
+
 TEST(BetweenNodes, ACastUnderAScheduleIsRefused) {
   const absl::Status status =
       PlanOf("gradient_allreduce:hierarchical=true,codec=bf16,schedule=ring", 0, {0, 0, 1}).status();
