@@ -425,6 +425,13 @@ def wrong_qadams(rank):
     for wrong in (torch.optim.Adam(module.parameters()).state_dict(), {}, {"param_groups": []}):
         with pytest.raises(ValueError, match="no parameter has 'qadam' in its state"):
             optimizer.load_state_dict(wrong)
+    for wrong in ({"learning_rate": 0.1}, {"amsgrad": True}):
+        group = {"params": [torch.zeros(1, requires_grad=True)], **wrong}
+        for give in (optimizer.add_param_group, lambda group: tutti.torch.QAdam([group])):
+            with pytest.raises(ValueError, match=f"has '{next(iter(wrong))}'; it may have lr, betas, eps, weight_decay"):
+                give(group)
+    with pytest.raises(TypeError, match="must be a dict"):
+        optimizer.add_param_group([torch.zeros(1, requires_grad=True)])
     model = tutti.torch.DistributedDataParallel(module, strategy="qadam:warmup_steps=1")
     with pytest.raises(ValueError, match="QAdam"):
         loss_of(model, rank).backward()

@@ -10,6 +10,7 @@ from tutti.torch import states
 from tutti.torch.strategy_names import with_options
 
 _STATE = "qadam"
+_OPTIONS = ("lr", "betas", "eps", "weight_decay")  # of a group
 
 
 def _state_in(state_dict: dict[str, Any]) -> torch.Tensor | None:
@@ -57,12 +58,7 @@ class QAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults)
-        for group in self.param_groups:
-            unknown = sorted(set(group) - set(defaults) - {"params", "param_names", "initial_lr"})
-            if unknown:
-                raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(defaults)}")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @property
     def frozen(self) -> bool:
@@ -82,6 +78,10 @@ class QAdam(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As that of every optimizer of torch; before the model is wrapped."""
+        if isinstance(param_group, dict):  # else torch says what is wrong
+            unknown = sorted(set(param_group) - {*_OPTIONS, "params", "param_names", "initial_lr"})
+            if unknown:
+                raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(_OPTIONS)}")
         super().add_param_group(param_group)
         self._mark_states()
 
