@@ -56,7 +56,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
     // A pause does not lift the bound on staleness: an average of a round that began before the pause is still applied
     // within the bound.
     applies = snapshot_ == Snapshot::kAveraged && (!paused_ || is_due);
-    const bool is_half_stale = is_bounded && age_ >= (max_staleness_ + 1) / 2;
+    const bool is_half_stale = is_bounded && age_ >= max_staleness_ - max_staleness_ / 2;
     const bool snaps = snapshot_ == Snapshot::kNone ? !paused_ : snapshot_ == Snapshot::kTaken && is_half_stale;
     // An average that has arrived is applied even when no round follows.
     if (!applies && (!snaps || ended_)) return absl::OkStatus();

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -62,7 +64,7 @@ struct SmallModel {
 // Rank 0: adds 1 to its weight in every step.
 class Trainer {
  public:
-  Trainer(Communicator& world, Course& course, int max_staleness)
+  Trainer(Communicator& world, Course& course, std::int64_t max_staleness)
       : course_(course),
         model_(world),
         average_(std::make_unique<AsyncAverage>(model_.caller, world, std::move(model_.communicator),
@@ -143,7 +145,7 @@ class Peer {
   std::uint64_t rounds_ = 0;
 };
 
-void RunPair(int max_staleness, const std::function<void(Trainer&)>& train,
+void RunPair(std::int64_t max_staleness, const std::function<void(Trainer&)>& train,
              const std::function<void(Peer&, Course&)>& play, absl::Duration timeout = absl::Seconds(60)) {
   Course course;
   RunWorld(2, {.communicator = {.timeout = timeout}}, [&](Communicator& world) {
@@ -219,6 +221,23 @@ TEST(AsyncStaleness, DoesNotGrowAndNothingIsWaitedForWhileOneDoesNotAgree) {
         for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
         EXPECT_EQ(trainer.waited(), absl::ZeroDuration());
         EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
+      },
+      [&](Peer& peer, Course& course) {
+        WaitUntil(course, [&] { return course.entered >= kSteps; });
+        peer.Agree();
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+// A bound that no training reaches asks for no other snapshot than the first.
+TEST(AsyncStaleness, MayBeAsLargeAsANumberCanBe) {
+  constexpr int kSteps = 1000;
+  RunPair(
+      std::numeric_limits<std::int64_t>::max(),
+      [&](Trainer& trainer) {
+        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        EXPECT_GE(trainer.StepsFromSnapshotToAverage(), kSteps);
       },
       [&](Peer& peer, Course& course) {
         WaitUntil(course, [&] { return course.entered >= kSteps; });
