@@ -63,6 +63,13 @@ TEST(Checkpoints, DisturbNoTrainingAndCanBeGoneBackTo) {
   }
 }
 
+// Nets with buffers, for three ranks.
+std::vector<Sequential> ThreeNormalized() {
+  std::vector<Sequential> nets = Nets(3);
+  for (Sequential& net : nets) net->push_back(torch::nn::BatchNorm1d(3));
+  return nets;
+}
+
 // What one rank of a job has saved.
 struct Saved {
   std::stringstream net;
@@ -74,9 +81,9 @@ TEST(Checkpoints, ANewJobGoesOnFromEveryRanksOwnWeightsBitForBit) {
   const Data data;
   for (const std::string strategy : {"bytegrad:error_feedback=true", "decentralized",
                                      "decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
-    std::vector<Sequential> nets = Nets(3);
-    std::vector<Sequential> new_nets = Nets(3);
-    std::vector<Sequential> loaded = Nets(3);
+    std::vector<Sequential> nets = ThreeNormalized();
+    std::vector<Sequential> new_nets = ThreeNormalized();
+    std::vector<Sequential> loaded = ThreeNormalized();
     std::vector<Saved> saved(3);
     RunWorld(3, [&](Communicator& world) {
       Sequential& net = nets[world.rank()];
@@ -100,6 +107,7 @@ TEST(Checkpoints, ANewJobGoesOnFromEveryRanksOwnWeightsBitForBit) {
         for (std::size_t i = 0; i < net->parameters().size(); ++i) {
           net->parameters()[i].copy_(own->parameters()[i]);  // in place
         }
+        for (std::size_t i = 0; i < net->buffers().size(); ++i) net->buffers()[i].copy_(own->buffers()[i]);
       }
       torch::optim::Adam optimizer(net->parameters());
       torch::load(optimizer, optimizer_file);
@@ -107,6 +115,9 @@ TEST(Checkpoints, ANewJobGoesOnFromEveryRanksOwnWeightsBitForBit) {
       // [own_weights]
       Train(net, replicas, optimizer, data, world, 4);
       EXPECT_TRUE(WeightsOf(net).equal(WeightsOf(nets[world.rank()]))) << strategy;
+      for (std::size_t i = 0; i < net->buffers().size(); ++i) {
+        EXPECT_TRUE(net->buffers()[i].equal(nets[world.rank()]->buffers()[i])) << strategy << ", buffer " << i;
+      }
     });
   }
 }
