@@ -50,11 +50,12 @@ int main(int argc, char** argv) {
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9));
 
   // [resume]
-  if (std::filesystem::exists(folder + "/optimizer.pt")) {  // saved by any strategy
+  if (std::filesystem::exists(folder + "/optimizer.pt")) {  // saved by any strategy; rank 0 alone may have the files
     torch::load(net, folder + "/net.pt");                   // before `net` is wrapped
     torch::load(optimizer, folder + "/optimizer.pt");
   }
   tutti::nn::DataParallel replicas(*world, *net, {.strategy = strategy, .allow_unused = true});
+  replicas.BroadcastOptimizer(optimizer);  // all ranks have the weights of rank 0 now, and the state of its optimizer
   // [resume]
 
   torch::manual_seed(1000 + world->rank());
@@ -90,7 +91,8 @@ int main(int argc, char** argv) {
   // [share]
 
   // [evaluate]
-  replicas.Flush();  // all ranks have the same weights and the same statistics of BatchNorm now
+  replicas.Flush();          // all ranks have the same weights and the same statistics of BatchNorm now
+  replicas.CheckReplicas();  // throws otherwise
   net->eval();
   double total[] = {0, static_cast<double>(data.size(0))};
   {

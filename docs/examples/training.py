@@ -43,11 +43,12 @@ def main(folder: str, strategy: str = "gradient_allreduce") -> None:
 
     # [resume]
     checkpoint = pathlib.Path(folder) / "checkpoint.pt"
-    if checkpoint.exists():  # saved by any strategy
+    if checkpoint.exists():  # saved by any strategy; rank 0 alone may have the file
         saved = torch.load(checkpoint)
         net.load_state_dict(saved["net"])  # before `net` is wrapped
         optimizer.load_state_dict(saved["optimizer"])
     model = tutti.torch.DistributedDataParallel(net, optimizer, strategy, find_unused_parameters=True)
+    model.broadcast_optimizer(optimizer)  # all ranks have the weights of rank 0 now, and the state of its optimizer
     # [resume]
 
     torch.manual_seed(1000 + rank)
@@ -80,6 +81,7 @@ def main(folder: str, strategy: str = "gradient_allreduce") -> None:
 
     # [evaluate]
     model.flush()  # all ranks have the same weights and the same statistics of BatchNorm now
+    model.check_replicas()  # raises otherwise
     net.eval()
     with torch.no_grad():
         total = torch.tensor([net.loss(data, with_maximum=False) * len(data), len(data)])
