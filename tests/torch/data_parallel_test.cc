@@ -343,6 +343,18 @@ TEST(DataParallel, RefusesWhatItCannotSynchronize) {
   });
 }
 
+// A slip that torch accepts: the scaled tensor, not the random one, becomes the parameter.
+TEST(DataParallel, RefusesAParameterThatIsNoLeafOnAllRanks) {
+  RunWorld(2, [&](Communicator& world) {
+    Linear net(4, 2);
+    const torch::Tensor noise = torch::rand({8}, torch::requires_grad());
+    net->register_parameter("scale", world.rank() == 1 ? noise * 0.1 : noise);
+    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *net); }),
+                HasSubstr("parameter scale is the result of a computation"));
+    net->forward(torch::ones({1, 4})).sum().backward();  // there are no hooks at the other parameters
+  });
+}
+
 TEST(DataParallel, LeavesTheModuleAsItWasWhenItGoes) {
   Linear net(4, 2);
   torch::Tensor gradient;

@@ -82,6 +82,12 @@ inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, cons
     return absl::UnimplementedError(c10::str("parameter ", name, " is on ", parameter.device(), ", and another one on ",
                                              device, "; supported: models whose parameters are on one device"));
   }
+  if (!parameter.is_leaf()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter ", name,
+                     " is the result of a computation and no leaf of the graph, so backward() gives it no gradient: "
+                     "register a tensor that was computed under NoGradGuard, or its detach()"));
+  }
   const absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
   if (!dtype.ok()) {
     return absl::UnimplementedError(absl::StrCat("parameter ", name, ": ", dtype.status().message()));
