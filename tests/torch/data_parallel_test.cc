@@ -332,7 +332,14 @@ TEST(DataParallel, RefusesWhatItCannotSynchronize) {
     torch::nn::Embedding sparse(torch::nn::EmbeddingOptions(10, 4).sparse(true));
     const DataParallel replicas(world, *sparse);
     const torch::Tensor loss = sparse->forward(torch::tensor({1, 2})).sum();
-    EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("sparse gradients"));
+    EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("parameter weight has a sparse gradient"));
+
+    Linear twice(2, 2);
+    const DataParallel of_twice(world, *twice);
+    const torch::Tensor square = twice->forward(torch::ones({1, 2})).square().sum();
+    EXPECT_THAT(ErrorOf([&] { square.backward({}, /*retain_graph=*/true, /*create_graph=*/true); }),
+                HasSubstr("called with create_graph=true"));
+    twice->zero_grad();  // the gradient has a graph that keeps the parameter alive
 
     Linear imaginary(2, 2);
     imaginary->to(torch::kComplexHalf);

@@ -213,9 +213,15 @@ inline void GradientHooks::MoveIntoBucket(int i) {
     place_.ThrowIfError(absl::FailedPreconditionError(absl::StrCat(
         "parameter ", NameOf(i), ": a hook of yours has taken the gradient away before the ranks could exchange it")));
   }
-  if (grad.requires_grad() || grad.layout() != torch::kStrided) {
+  if (grad.layout() != torch::kStrided) {
+    place_.ThrowIfError(absl::UnimplementedError(
+        absl::StrCat("parameter ", NameOf(i), " has a sparse gradient, and only dense ones can be exchanged: make its ",
+                     "embedding with sparse=false")));
+  }
+  if (grad.requires_grad()) {
     place_.ThrowIfError(absl::UnimplementedError(absl::StrCat(
-        "parameter ", NameOf(i), ": sparse gradients, and backward() with create_graph, are not supported")));
+        "parameter ", NameOf(i), ": backward() was called with create_graph=true, and gradients that are exchanged ",
+        "have no graph: compute the gradients that you derive once more by grad() of torch::autograd")));
   }
   if (grad.scalar_type() != trained.gradient.scalar_type()) {
     place_.ThrowIfError(absl::UnimplementedError(
