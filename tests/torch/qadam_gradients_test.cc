@@ -94,6 +94,31 @@ TEST(QAdamGradients, OfSeveralBackwardsInAStepAddUpInTheWarmUp) {
   });
 }
 
+// The parts of a step in the wrong order: the last backward is the one that keeps its gradients on this rank.
+TEST(QAdamGradients, OfOneRankAloneAreRefused) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    const Rank rank = world.rank();
+    DataParallel replicas(world, *nets[rank], kQAdam);
+    QAdam optimizer(replicas, nets[rank]->parameters());
+    const torch::Tensor before = WeightsOf(nets[rank]);
+    data.Loss(nets[rank], rank, 2).backward();
+    {
+      const DataParallel::NoSync no_sync(replicas);
+      data.Loss(nets[rank], rank, 2).backward();
+    }
+    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("under NoSync"));
+    EXPECT_TRUE(WeightsOf(nets[rank]).equal(before));
+    optimizer.zero_grad();
+    data.Loss(nets[rank], rank, 2).backward();
+    optimizer.step();
+    nets[rank]->parameters()[0].mutable_grad() = torch::ones({16, 6});
+    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("the gradient was not made by a backward()"));
+    replicas.CheckReplicas();
+  });
+}
+
 TEST(QAdamGradients, CannotBeAddedToMomentum) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);

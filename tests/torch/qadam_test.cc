@@ -10,6 +10,7 @@
 
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
+#include "tests/torch/normalized.h"
 #include "tests/torch/small_net.h"
 
 namespace tutti::nn {
@@ -272,6 +273,27 @@ TEST(QAdam, ParametersWithoutElementsMayHaveATypeOfTheirOwn) {
       replicas.Step(optimizer);
     }
     replicas.CheckReplicas();
+  });
+}
+
+TEST(QAdam, ItsStepMakesBuffersEqual) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net, QAdamStrategy(2));
+    QAdam optimizer(replicas, net.parameters());
+    for (int step = 0; step < 4; ++step) {
+      optimizer.zero_grad();
+      net.forward(data.inputs.narrow(0, 16 * world.rank(), 16)).square().mean().backward();
+      EXPECT_THAT(ErrorOf([&] { replicas.CheckReplicas(); }), HasSubstr("norm.running_mean"));
+      if (step % 2 == 0) {
+        optimizer.step();
+      } else {
+        replicas.Step(optimizer);
+      }
+      replicas.CheckReplicas();
+    }
   });
 }
 

@@ -73,10 +73,11 @@ class DataParallel {
 
   // Calls optimizer.step(), does before and after it what the strategy does to the weights, and makes the buffers
   // equal. For a strategy that exchanges only gradients (and a module without buffers) a plain optimizer.step() is
-  // enough. With any other strategy, weights that change outside of Step are an error of the next backward() or Step,
-  // unless they are put back before, as after an evaluation with other weights. Collective, except for `async` after
-  // its warm-up: there Step makes no collective call and leaves the buffers alone. Throws, before anything has changed,
-  // when the gradients are this rank's alone: accumulated under NoSync, or not made by backward().
+  // enough, and that of tutti::nn::QAdam does the same as Step. With any other strategy, weights that change outside of
+  // Step are an error of the next backward() or Step, unless they are put back before, as after an evaluation with
+  // other weights. Collective, except for `async` after its warm-up: there Step makes no collective call and leaves the
+  // buffers alone. Throws, before anything has changed, when the gradients are this rank's alone: accumulated under
+  // NoSync, or not made by backward().
   void Step(torch::optim::Optimizer& optimizer) {
     Update([&] { optimizer.step(); }, /*uses_gradients=*/true, reinterpret_cast<std::uintptr_t>(&optimizer));
   }

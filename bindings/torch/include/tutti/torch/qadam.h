@@ -5,7 +5,7 @@
 //   …
 //   optimizer.zero_grad();
 //   loss.backward();      // averages gradients, and after the warm-up the momentum, compressed
-//   optimizer.step();
+//   optimizer.step();     // also makes the buffers equal, as replicas.Step(optimizer) does
 //
 // tutti/qadam.h says what the optimizer computes, and why.
 #ifndef TUTTI_TORCH_QADAM_H_
@@ -13,6 +13,7 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -60,7 +61,8 @@ class QAdamOptions : public torch::optim::OptimizerCloneableOptions<QAdamOptions
 // torch. After the warm-up p.grad() holds momentum between backward() and step(). So clip gradients in the warm-up
 // only, call zero_grad() in every step, and run all but the last of several backward() in a step under NoSync; a
 // backward() that would add a gradient to momentum is an error. step() uses the present contents of p.grad(), and
-// leaves parameters alone whose p.grad() is undefined.
+// leaves parameters alone whose p.grad() is undefined. Called by itself, step() is DataParallel::Step of this
+// optimizer: all ranks call it, it makes the buffers equal, and gradients that are this rank's alone are an error.
 //
 // The state (m and v) is equal on all ranks: all ranks can load the state that one rank has saved, or one rank loads
 // the state before DataParallel::BroadcastOptimizer.
@@ -91,12 +93,13 @@ class QAdam : public torch::optim::Optimizer {
  private:
   std::vector<tutti::QAdam::Group> Groups() const;
 
+  DataParallel& replicas_;
   std::optional<QAdamUpdate> update_;
 };
 
 inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
                     const QAdamOptions& defaults)
-    : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)) {
+    : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)), replicas_(replicas) {
   // torch 2.15 merges the options of groups with the defaults, but only those of its own optimizers: those of others
   // get lost.
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -126,7 +129,11 @@ inline torch::Tensor QAdam::step(LossClosure closure) {
     const at::AutoGradMode enable_grad(true);
     loss = closure();
   }
-  update_->Step();
+  if (replicas_.replicas_.updating()) {  // inside replicas.Step
+    update_->Step();
+  } else {
+    replicas_.Update([this] { update_->Step(); }, /*uses_gradients=*/true, reinterpret_cast<std::uintptr_t>(this));
+  }
   return loss;
 }
 

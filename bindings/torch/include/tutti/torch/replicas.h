@@ -99,6 +99,8 @@ class Replicas {
   void EndUpdate();
   // Tells that an exception has ended the update, which may be repeated from the weights that are there.
   void CancelUpdate();
+  // Whether an update is under way.
+  bool updating() const { return updating_; }
 
   // Gives all ranks the average of their weights and makes buffers equal. Collective.
   void Flush();
