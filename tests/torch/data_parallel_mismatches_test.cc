@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,28 @@ TEST_P(MismatchedSteps, TwinModelsWhoseGraphsAreBuiltInAnotherOrder) {
     }
   });
   EXPECT_EQ(errors[0].empty(), errors[1].empty());
+}
+
+// One backward trains an encoder and a head, of which rank 1 leaves out a part: there the head's gradients leave after
+// the encoder's.
+TEST_P(MismatchedSteps, ModelsOfOneBackwardWithACommunicatorEach) {
+  RunWorld(2, Options(), [&](Communicator& world) {
+    const std::unique_ptr<Communicator> group = *world.Split(0, world.rank());
+    Linear encoder(torch::nn::LinearOptions(4, 4).bias(false));
+    Branches head;
+    torch::nn::init::ones_(encoder->weight);
+    torch::nn::init::ones_(head.left->weight);
+    torch::nn::init::ones_(head.right->weight);
+    const DataParallel of_encoder(world, *encoder);
+    const DataParallel of_head(*group, head, {.allow_unused = true});
+    const torch::Tensor features = encoder->forward(torch::ones({1, 4}));
+    torch::Tensor loss = head.left->forward(features).sum();
+    if (world.rank() == 0) loss = loss + head.right->forward(features).sum();
+    loss.backward();
+    EXPECT_TRUE(head.left->weight.grad().equal(torch::full({2, 4}, 4.0)));
+    EXPECT_TRUE(head.right->weight.grad().equal(torch::full({2, 4}, 2.0)));
+    EXPECT_TRUE(encoder->weight.grad().equal(torch::full({4, 4}, 3.0)));
+  });
 }
 
 // The backwards of two models are called in another order on each rank.
