@@ -108,10 +108,11 @@ class DistributedDataParallel(torch.nn.Module):
     a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
-    0, ``"average"`` floating and complex buffers, or ``"leave"`` each rank its own. Without ``optimizer`` the model
-    does not see steps: it then makes buffers equal in the first forward after a ``backward()`` that exchanged
-    gradients, as torch's DistributedDataParallel does, so all ranks must call forward. A buffer that the module
-    replaces or registers later is exchanged from then on; its shape must be the same on all ranks.
+    0, ``"average"`` floating and complex buffers, or ``"leave"`` each rank its own, which are then not broadcast or
+    compared either. Without ``optimizer`` the model does not see steps: it then makes buffers equal in the first
+    forward after a ``backward()`` that exchanged gradients, as torch's DistributedDataParallel does, so all ranks must
+    call forward. A buffer that the module replaces or registers later is exchanged from then on; its shape must be the
+    same on all ranks.
 
     With ``find_unused_parameters`` a backward need not reach all parameters: ``grad`` of those that no rank used stays
     None. Gradients travel in buckets of ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and
@@ -303,7 +304,7 @@ class DistributedDataParallel(torch.nn.Module):
     def broadcast(self) -> None:
         """Gives all ranks the parameters and buffers of rank 0, after they were written other than by a step.
 
-        Collective.
+        With ``buffers="leave"`` buffers stay each rank's own. Collective.
         """
         self._hand_over_buffers()
         self._replicas.broadcast()
@@ -364,7 +365,8 @@ class DistributedDataParallel(torch.nn.Module):
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.
 
-        With a strategy that exchanges weights they are equal after :meth:`flush`. Collective.
+        With a strategy that exchanges weights they are equal after :meth:`flush`. With ``buffers="leave"`` buffers are
+        not compared. Collective.
         """
         self._hand_over_buffers()
         self._replicas.check_replicas()

@@ -24,7 +24,7 @@ namespace tutti::nn {
 enum class Buffers : std::uint8_t {
   kBroadcast,  // all ranks take rank 0's, as in torch's DistributedDataParallel
   kAverage,    // floating and complex buffers are averaged, others are taken from rank 0
-  kLeave,      // every rank keeps its own
+  kLeave,      // every rank keeps its own, from the beginning; nothing compares them, or asks for equal shapes
 };
 
 inline std::string Name(Buffers buffers) {

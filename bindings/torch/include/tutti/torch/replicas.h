@@ -73,7 +73,7 @@ struct ReplicatedModel {
 // Errors are exceptions (errors.h). Not thread-safe; every backward() runs on the thread that makes these calls.
 class Replicas {
  public:
-  // Collective; overwrites the model by that of rank 0. `communicator` must outlive the Replicas.
+  // Collective; overwrites the model by that of rank 0, as Broadcast does. `communicator` must outlive the Replicas.
   Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options);
   // All ranks must destroy their Replicas at the same step (`async`: at any step after its warm-up), or after an error.
   ~Replicas();
@@ -83,8 +83,10 @@ class Replicas {
   // Tells which tensors the model's buffers are from here on: a model may give a name another tensor. Sends nothing;
   // the next call that makes buffers equal compares over the ranks what buffers there are, if that has changed, so all
   // ranks change it before the same call. Buffers that cannot be exchanged are an error of that call, on all ranks.
+  // Does nothing with Buffers::kLeave.
   void SetBuffers(const std::vector<NamedTensor>& buffers);
-  // Overwrites the model by that of rank 0, and starts the strategy anew. Collective.
+  // Overwrites the model by that of rank 0, without its buffers where each rank has its own (Buffers::kLeave), and
+  // starts the strategy anew. Collective.
   void Broadcast();
   // Gives `state`, that of an optimizer, the value that rank 0 has. Collective.
   void BroadcastOptimizerState(std::string& state);
@@ -135,8 +137,9 @@ class Replicas {
   // Whether weights that are exchanged were written since the last update, other than by an update.
   bool WeightsWereWritten() { return weights_.has_value() && weights_->FindWritten() != WeightsWatch::kNone; }
 
-  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. With a strategy that
-  // exchanges weights they are equal after Flush. Collective.
+  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks; looks at no buffers where
+  // each rank has its own (Buffers::kLeave). With a strategy that exchanges weights they are equal after Flush; buffers
+  // that a forward changes are equal from EndUpdate or Flush to the next forward. Collective.
   void CheckReplicas();
 
   // Where the parameters are that are trained.
@@ -162,7 +165,7 @@ class Replicas {
   torch::Device device_ = torch::kCPU;  // of all parameters that are trained
   std::unique_ptr<Synchronizer> synchronizer_;
   std::vector<NamedTensor> parameters_;  // each once
-  std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter
+  std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter; none at all with kLeave
   AgreementFields buffers_in_words_;     // what all ranks have in common of `buffers_`
   absl::Status buffers_fit_;             // the error of a buffer that cannot be exchanged
   std::string changed_buffer_;           // a buffer that differs from what the ranks compared last
@@ -227,6 +230,7 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
 }
 
 inline void Replicas::SetBuffers(const std::vector<NamedTensor>& buffers) {
+  if (buffer_mode_ == Buffers::kLeave) return;
   std::unordered_set<torch::TensorImpl*> seen;
   for (const NamedTensor& parameter : parameters_) seen.insert(parameter.tensor.unsafeGetTensorImpl());
   buffers_.clear();
@@ -368,7 +372,6 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
 
 inline void Replicas::SynchronizeBuffers() {
   equal_after_ = gradients_->exchanged_backwards();
-  if (buffer_mode_ == Buffers::kLeave) return;
   const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
   absl::Status status;
   if (!changed.empty()) status = synchronizer_->Agree(buffers_in_words_, buffers_fit_);
