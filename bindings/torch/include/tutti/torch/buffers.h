@@ -5,6 +5,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,28 +56,86 @@ inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& bu
   return absl::OkStatus();
 }
 
+// Whether `buffer` has a call of its own, where it lies: a copy of much memory costs more than a call, and torch::empty
+// makes no tensor of quantized elements.
+inline bool TravelsAlone(const torch::Tensor& buffer) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20;
+  return buffer.nbytes() >= kLarge || buffer.is_quantized();
+}
+
+// The buffers of each call: those of one type on one device travel together. The ranks have agreed on the order, types
+// and shapes of their buffers, and so get the same groups.
+inline std::vector<std::vector<torch::Tensor>> GroupsOf(const std::vector<NamedTensor>& buffers) {
+  std::vector<std::vector<torch::Tensor>> groups;
+  for (const auto& [name, buffer] : buffers) {
+    if (buffer.numel() == 0) continue;
+    auto group = groups.end();
+    if (!TravelsAlone(buffer)) {
+      group = std::find_if(groups.begin(), groups.end(), [&buffer = buffer](const auto& other) {
+        return !TravelsAlone(other[0]) && other[0].scalar_type() == buffer.scalar_type() &&
+               other[0].device() == buffer.device();
+      });
+    }
+    if (group == groups.end()) group = groups.emplace(groups.end());
+    group->push_back(buffer);
+  }
+  return groups;
+}
+
+// Makes the elements of `flat`, a plain tensor, equal as `mode` says.
+inline absl::Status SynchronizeElements(Communicator& communicator, CallOptions call, Buffers mode,
+                                        const torch::Tensor& flat) {
+  call.stream = CurrentStreamHandle(flat.device());
+  const absl::StatusOr<DType> dtype = DTypeOf(flat.scalar_type());
+  Work work;
+  if (mode == Buffers::kAverage && dtype.ok()) {
+    work = communicator.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg, call);
+  } else {
+    work = communicator.Broadcast(flat.data_ptr(), flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()),
+                                  DType::kU8, /*root=*/0, call);
+  }
+  return flat.is_cpu() ? work.Wait() : work.WaitOnStream(call.stream);
+}
+
+// Makes one buffer equal, where it lies if it is plain.
+inline absl::Status SynchronizeAlone(Communicator& communicator, const CallOptions& call, Buffers mode,
+                                     const torch::Tensor& buffer) {
+  const torch::Tensor flat = Plain(buffer);
+  absl::Status status = SynchronizeElements(communicator, call, mode, flat);
+  if (status.ok() && !flat.is_same(buffer)) buffer.variable_data().copy_(flat);
+  return status;
+}
+
+// Makes the buffers of one group equal, by way of one tensor that holds them side by side.
+inline absl::Status SynchronizeTogether(Communicator& communicator, const CallOptions& call, Buffers mode,
+                                        const std::vector<torch::Tensor>& group) {
+  std::int64_t elements = 0;
+  for (const torch::Tensor& buffer : group) elements += buffer.numel();
+  const torch::Tensor flat = torch::empty({elements}, group[0].options());
+  std::vector<torch::Tensor> parts;
+  std::int64_t begin = 0;
+  for (const torch::Tensor& buffer : group) {
+    parts.push_back(flat.narrow(0, begin, buffer.numel()).view(buffer.sizes()));
+    parts.back().copy_(buffer);
+    begin += buffer.numel();
+  }
+  absl::Status status = SynchronizeElements(communicator, call, mode, flat);
+  // Torch does not count writes by way of variable_data(), so a backward() whose graph has saved a buffer, as that of
+  // BatchNorm has, may come after them.
+  for (std::size_t i = 0; status.ok() && i < group.size(); ++i) group[i].variable_data().copy_(parts[i]);
+  return status;
+}
+
 // Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective. On a GPU the current stream
-// waits, and so does whatever takes the memory of `flat` from the allocator, which belongs to that stream.
+// waits, and so does whatever takes the memory of temporary tensors from the allocator, which belongs to that stream.
 inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOptions& call, Buffers mode,
                                        const std::vector<NamedTensor>& buffers) {
   if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
   torch::NoGradGuard no_grad;
-  for (const auto& [name, buffer] : buffers) {
-    torch::Tensor flat = Plain(buffer);
-    if (flat.numel() == 0) continue;
-    CallOptions own = call;
-    own.stream = CurrentStreamHandle(flat.device());
-    const absl::StatusOr<DType> dtype = DTypeOf(buffer.scalar_type());
-    Work work;
-    if (mode == Buffers::kAverage && dtype.ok()) {
-      work = communicator.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg, own);
-    } else {
-      work = communicator.Broadcast(flat.data_ptr(), flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()),
-                                    DType::kU8, /*root=*/0, own);
-    }
-    const absl::Status status = flat.is_cpu() ? work.Wait() : work.WaitOnStream(own.stream);
+  for (const std::vector<torch::Tensor>& group : GroupsOf(buffers)) {
+    absl::Status status = group.size() == 1 ? SynchronizeAlone(communicator, call, mode, group[0])
+                                            : SynchronizeTogether(communicator, call, mode, group);
     if (!status.ok()) return status;
-    if (!flat.is_same(buffer)) buffer.copy_(flat);
   }
   return absl::OkStatus();
 }
