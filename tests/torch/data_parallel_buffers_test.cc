@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/harness/world.h"
@@ -15,6 +17,7 @@ namespace tutti::nn {
 namespace {
 
 using ::testing::HasSubstr;
+using torch::nn::BatchNorm1d;
 
 // The running means after one step of two ranks, each with data of its own.
 std::vector<torch::Tensor> RunningMeans(Buffers buffers, const Data& data) {
@@ -48,6 +51,135 @@ TEST(Buffers, AreTreatedAlikeByAllRanksOrTheErrorNamesOne) {
     const Buffers buffers = world.rank() == 0 ? Buffers::kBroadcast : Buffers::kAverage;
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *nets[world.rank()], {.buffers = buffers}); }),
                 HasSubstr("rank 1 has buffers=kAverage, rank 0 has kBroadcast"));
+  });
+}
+
+TEST(Buffers, LeftAloneAreEachRanksOwnFromTheBeginning) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  nets[1]->register_buffer("table", torch::ones({3}));  // rank 0 has none
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    const auto mine = static_cast<double>(world.rank());
+    net.norm->running_mean.fill_(mine);
+    DataParallel replicas(world, net, {.buffers = Buffers::kLeave});
+    EXPECT_TRUE(net.norm->running_mean.eq(mine).all().item<bool>());
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    net.forward(data.inputs.narrow(0, 16 * world.rank(), 16)).square().mean().backward();
+    replicas.Step(optimizer);
+    replicas.CheckReplicas();
+    replicas.Broadcast();
+  });
+  EXPECT_FALSE(nets[0]->norm->running_mean.equal(nets[1]->norm->running_mean));
+}
+
+// A module whose statistics are replaced, and that registers a buffer when it runs for the first time.
+struct Changing : torch::nn::Module {
+  static BatchNorm1d MakeNorm() { return BatchNorm1d(torch::nn::BatchNormOptions(6).affine(false)); }
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (!first.defined()) first = register_buffer("first", x[0].clone());
+    return linear->forward(norm->forward(x));
+  }
+
+  BatchNorm1d norm = register_module("norm", MakeNorm());
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(6, 3));
+  torch::Tensor first;
+};
+
+TEST(Buffers, ThatAreReplacedOrRegisteredLaterAreKeptEqual) {
+  const Data data;
+  std::vector<Changing> nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Changing& net = nets[world.rank()];
+    DataParallel replicas(world, net);
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const auto step = [&] {
+      optimizer.zero_grad();
+      net.forward(data.inputs.narrow(0, 16 * world.rank(), 16)).sum().backward();
+      EXPECT_THAT(ErrorOf([&] { replicas.CheckReplicas(); }), HasSubstr("replicas differ"));
+      replicas.Step(optimizer);
+      replicas.CheckReplicas();
+    };
+    step();
+    EXPECT_TRUE(net.first.equal(data.inputs[0]));
+    net.replace_module("norm", net.norm = Changing::MakeNorm());
+    step();
+  });
+  EXPECT_FALSE(nets[0].norm->running_mean.eq(0).any().item<bool>());
+  EXPECT_TRUE(nets[0].norm->running_mean.equal(nets[1].norm->running_mean));
+}
+
+TEST(Buffers, ThatOneRankAloneRegistersAreAnError) {
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  std::vector<std::string> errors(2);
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net);
+    if (world.rank() == 1) net.register_buffer("late", torch::ones({2}));
+    errors[world.rank()] = ErrorOf([&] { replicas.Flush(); });
+  });
+  EXPECT_NE(errors[0], "");
+  EXPECT_THAT(errors[1], HasSubstr("buffer late of rank 1 has come, gone or changed its type or shape"));
+}
+
+// Tensors of many types and layouts, in values that all types have.
+std::vector<torch::Tensor> ManyKinds(double value) {
+  return {torch::full({4, 2}, value),
+          torch::scalar_tensor(value, torch::kInt64),
+          torch::full({3}, value, torch::kFloat64),
+          torch::full({4, 6}, value).t(),
+          torch::empty({0}),
+          torch::full({5}, value, torch::kBool),
+          torch::scalar_tensor(value),
+          torch::full({3}, value, torch::kComplexFloat).conj(),
+          torch::full({1 << 19}, value),
+          torch::full({7}, value, torch::kInt64)};
+}
+
+TEST(Buffers, OfManyKindsAreMadeEqual) {
+  for (const Buffers mode : {Buffers::kBroadcast, Buffers::kAverage}) {
+    RunWorld(2, [&](Communicator& world) {
+      torch::nn::Linear net(2, 2);
+      std::vector<torch::Tensor> buffers = ManyKinds(0);
+      for (std::size_t i = 0; i < buffers.size(); ++i) net->register_buffer("b" + std::to_string(i), buffers[i]);
+      DataParallel replicas(world, *net, {.buffers = mode});
+      const std::vector<torch::Tensor> mine = ManyKinds(world.rank());
+      for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(mine[i]);
+      replicas.Flush();
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const bool averaged = mode == Buffers::kAverage && (buffers[i].is_floating_point() || buffers[i].is_complex());
+        EXPECT_TRUE(buffers[i].eq(averaged ? 0.5 : 0.0).all().item<bool>()) << "buffer " << i;
+      }
+    });
+  }
+}
+
+TEST(Buffers, OfManyModulesTravelTogether) {
+  for (const Buffers mode : {Buffers::kBroadcast, Buffers::kAverage}) {
+    RunWorld(2, [&](Communicator& world) {
+      torch::nn::Sequential net;
+      for (int i = 0; i < 20; ++i) net->push_back(BatchNorm1d(6));
+      DataParallel replicas(world, *net, {.buffers = mode});
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      net->forward(torch::ones({4, 6})).sum().backward();
+      const std::int64_t before = world.counters().calls;
+      replicas.Step(optimizer);
+      EXPECT_EQ(world.counters().calls - before, 2);  // of floats, and of counters
+    });
+  }
+}
+
+// A graph that has saved the statistics of BatchNorm is alive while a step makes them equal.
+TEST(Buffers, MadeEqualDoNotDisturbAGraph) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net);
+    net.eval();
+    const torch::Tensor loss = net.forward(data.inputs).square().mean();
+    replicas.Flush();
+    loss.backward();
   });
 }
 

@@ -33,11 +33,12 @@ using DataParallelOptions = ReplicasOptions;
 // when all buckets have arrived.
 //
 // Create a DataParallel when the module is complete (after to(), requires_grad_), on every rank at the same time: the
-// constructor overwrites parameters and buffers by those of rank 0. Parameters that do not require a gradient are left
-// alone. A parameter that is registered, replaced, unfrozen or converted later is an error of the next backward(), Step
-// or CheckReplicas. After torch::load into the module call Broadcast(). With a strategy that exchanges weights, create
-// a new DataParallel instead, because torch::load moves weights to other memory; the next backward() says so. A module
-// that no shared_ptr owns must outlive the DataParallel.
+// constructor overwrites parameters and buffers by those of rank 0. Parameters that do not require a gradient are
+// broadcast there and by Broadcast(), compared by CheckReplicas(), and otherwise left alone. A parameter that is
+// registered, replaced, unfrozen or converted later is an error of the next backward(), Step or CheckReplicas; a buffer
+// may be, in the same step on all ranks, and is kept equal from then on. After torch::load into the module call
+// Broadcast(). With a strategy that exchanges weights, create a new DataParallel instead, because torch::load moves
+// weights to other memory; the next backward() says so. A module that no shared_ptr owns must outlive the DataParallel.
 //
 // A module may be on a GPU, with a communicator of that GPU (CommunicatorOptions::cuda_device). Then the host goes on
 // while gradients and weights travel: backward() and Step let torch's current stream wait, on which the program
@@ -45,11 +46,20 @@ using DataParallelOptions = ReplicasOptions;
 // GPU.
 //
 // Gradients that are there before backward() count, as in torch: after several backward() p.grad() is the sum of all,
-// on all ranks. With allow_unused, a parameter that no rank has used keeps an undefined gradient, so that optimizers
-// leave it alone. A parameter for which a function of the graph returns an undefined gradient counts as unused with
-// allow_unused, and otherwise has the gradient 0, as in torch's DistributedDataParallel. A node of the graph may run a
-// backward() of its own, as a checkpointed segment does; a parameter must then get its gradient from either the nested
-// or the outer backward(), not from both.
+// on all ranks. (A strategy that exchanges weights leaves every rank its own p.grad().) With allow_unused, a parameter
+// that no rank has used keeps an undefined gradient, so that optimizers leave it alone. A parameter for which a
+// function of the graph returns an undefined gradient counts as unused with allow_unused, and otherwise has the
+// gradient 0, as in torch's DistributedDataParallel. A node of the graph may run a backward() of its own, as a
+// checkpointed segment does; a parameter must then get its gradient from either the nested or the outer backward(), not
+// from both.
+//
+// The calls of a model come in the order in which its gradients do, and match those of the peers by order: two models
+// that are trained by one backward(), and may leave out different parameters on each rank (allow_unused), need a
+// communicator each (Communicator::Split).
+//
+// DataParallel knows no sparse gradients, no backward() with create_graph, no gradients of another type than their
+// parameter, no parameters or buffers that it leaves to each rank (but for Buffers::kLeave), no join (ranks must agree
+// on the number of their steps), no torch::jit::Module, and no model whose parameters are on several devices.
 //
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new
@@ -65,9 +75,12 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Overwrites parameters and buffers of the module by rank 0's, as the constructor does. Call Broadcast after
-  // changing them other than by Step. Collective.
-  void Broadcast() { replicas_.Broadcast(); }
+  // Overwrites parameters and buffers of the module by rank 0's, as the constructor does (with Buffers::kLeave only the
+  // parameters). Call Broadcast after changing them other than by Step. Collective.
+  void Broadcast() {
+    HandOverBuffers();
+    replicas_.Broadcast();
+  }
   // Overwrites options and state of `optimizer` by rank 0's, for a training that is resumed. Collective.
   void BroadcastOptimizer(torch::optim::Optimizer& optimizer);
 
@@ -88,7 +101,10 @@ class DataParallel {
 
   // Gives all ranks the average of their weights, and makes buffers equal as DataParallelOptions::buffers says, before
   // an evaluation or a checkpoint. Leaves weights alone that the strategy keeps equal anyway. Collective.
-  void Flush() { replicas_.Flush(); }
+  void Flush() {
+    HandOverBuffers();
+    replicas_.Flush();
+  }
 
   // Whether `mine` is true on any rank: a loss scaler that found an overflow in its gradients must skip the step on all
   // ranks or on none, or scales and weights drift apart. Called between backward() and Step, on all ranks and in every
@@ -123,9 +139,14 @@ class DataParallel {
     DataParallel& replicas_;
   };
 
-  // Throws, naming a rank and a parameter, unless parameters and buffers are equal on all ranks to the last bit. With
-  // a strategy that exchanges weights they are equal after Flush. Collective.
-  void CheckReplicas() { replicas_.CheckReplicas(); }
+  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks to the last bit. With a
+  // strategy that exchanges weights they are equal after Flush. Buffers that a forward changes, as that of BatchNorm in
+  // train mode does, are equal from Step or Flush to the next forward; with Buffers::kLeave they are not compared.
+  // Collective.
+  void CheckReplicas() {
+    HandOverBuffers();
+    replicas_.CheckReplicas();
+  }
 
   // The strategy name in full, with every option.
   const std::string& strategy() const { return replicas_.synchronizer().strategy(); }
@@ -138,18 +159,22 @@ class DataParallel {
   friend class QAdam;
 
   ReplicatedModel Describe(const torch::nn::Module& module) const;
+  // Tells the replicas of buffers that the module has replaced or got: before each call that makes buffers equal.
+  void HandOverBuffers() {
+    if (const auto buffers = module_.FindNewBuffers()) replicas_.SetBuffers(*buffers);
+  }
   void CountNoSync(int change);
   void Update(const std::function<void()>& update, bool uses_gradients, std::uintptr_t optimizer);
 
-  const ModuleWatch module_;
+  ModuleWatch module_;
   Replicas replicas_;
   int no_syncs_ = 0;
 };
 
 inline ReplicatedModel DataParallel::Describe(const torch::nn::Module& module) const {
   ReplicatedModel model;
-  for (const auto& item : module.named_parameters()) model.parameters.push_back({item.key(), item.value()});
-  for (const auto& item : module.named_buffers()) model.buffers.push_back({item.key(), item.value()});
+  model.parameters = ModuleWatch::Listed(module.named_parameters());
+  model.buffers = ModuleWatch::Listed(module.named_buffers());
   model.check = [this] { return module_.Check(); };
   model.advice_when_written =
       "DataParallel::Step, which must see it: call replicas.Step(optimizer) in place of optimizer.step(), and after "
@@ -169,6 +194,7 @@ inline void DataParallel::Update(const std::function<void()>& update, bool uses_
   auto failed = c10::make_scope_exit([this] { replicas_.CancelUpdate(); });
   update();
   failed.release();
+  HandOverBuffers();
   replicas_.EndUpdate();
 }
 

@@ -1,4 +1,4 @@
-// ModuleWatch checks that a module still has the parameters that it had when it was wrapped.
+// ModuleWatch checks that a module still has the parameters that it had when it was wrapped, and finds new buffers.
 #ifndef TUTTI_TORCH_MODULE_WATCH_H_
 #define TUTTI_TORCH_MODULE_WATCH_H_
 
@@ -7,27 +7,27 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "tutti/torch/parameter_facts.h"
+#include "tutti/torch/tensors.h"
 
 namespace tutti::nn {
 
 class ModuleWatch {
  public:
-  // Remembers the parameters that `module` has now. A module that a shared_ptr owns may be destroyed before the
-  // ModuleWatch; any other module must outlive the ModuleWatch.
+  // Remembers the parameters and buffers that `module` has now. A module that a shared_ptr owns may be destroyed before
+  // the ModuleWatch; any other module must outlive the ModuleWatch.
   explicit ModuleWatch(torch::nn::Module& module)
       : module_(module), owner_(module.weak_from_this()), is_shared_(!owner_.expired()) {
     for (const auto& item : module.named_parameters()) {
       if (item.value().defined()) names_.push_back({item.key(), item.value().unsafeGetTensorImpl()});
     }
-    Visit([this](const torch::Tensor& parameter) {
-      remembered_.emplace_back(parameter);
-      return true;
-    });
+    remembered_ = FactsOf(Registered::ParametersOf);
+    buffers_ = FactsOf(Registered::BuffersOf);
   }
 
   // OK, or an error that names a parameter that was registered, replaced, removed, unfrozen or converted since the
@@ -36,11 +36,23 @@ class ModuleWatch {
   absl::Status Check() const {
     const std::shared_ptr<const torch::nn::Module> held = owner_.lock();
     if (is_shared_ && held == nullptr) return absl::OkStatus();
-    std::size_t count = 0;
-    const bool equal = Visit([&](const torch::Tensor& parameter) {
-      return count < remembered_.size() && remembered_[count++].HoldFor(parameter);
-    });
-    return equal && count == remembered_.size() ? absl::OkStatus() : FindChange();
+    return Hold(remembered_, Registered::ParametersOf) ? absl::OkStatus() : FindChange();
+  }
+
+  // All buffers of the module, if one has come, gone, been replaced or changed its type or shape since the last call
+  // (the first time, since the constructor). Cheap enough for every step that makes buffers equal.
+  std::optional<std::vector<NamedTensor>> FindNewBuffers() {
+    const std::shared_ptr<const torch::nn::Module> held = owner_.lock();
+    if ((is_shared_ && held == nullptr) || Hold(buffers_, Registered::BuffersOf)) return std::nullopt;
+    buffers_ = FactsOf(Registered::BuffersOf);
+    return Listed(module_.named_buffers());
+  }
+
+  // `tensors` as adapters list them.
+  static std::vector<NamedTensor> Listed(const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
+    std::vector<NamedTensor> listed;
+    for (const auto& item : tensors) listed.push_back({item.key(), item.value()});
+    return listed;
   }
 
  private:
@@ -48,25 +60,50 @@ class ModuleWatch {
     std::string name;
     const torch::TensorImpl* parameter;
   };
-  // Access to a module's own parameters: its public members return copies, of names too.
+  // Access to a module's own tensors. Public members of a module return copies, of names too, but buffers are to be had
+  // in no other way.
   struct Registered : torch::nn::Module {
-    static const torch::OrderedDict<std::string, torch::Tensor>& In(const torch::nn::Module& module) {
+    static const torch::OrderedDict<std::string, torch::Tensor>& ParametersOf(const torch::nn::Module& module) {
       return module.*(&Registered::parameters_);
+    }
+    static torch::OrderedDict<std::string, torch::Tensor> BuffersOf(const torch::nn::Module& module) {
+      return module.named_buffers(/*recurse=*/false);
     }
   };
 
-  // Calls visit(parameter) for the parameters of all modules inside, always in one order, until it returns false;
-  // returns whether it never did.
-  template <typename Visitor>
-  bool Visit(const Visitor& visit) const {
+  // Calls visit(tensor) for the tensors of all modules inside, always in one order, until it returns false; returns
+  // whether it never did.
+  template <typename TensorsOf, typename Visitor>
+  bool Visit(const TensorsOf& tensors_of, const Visitor& visit) const {
     bool goes_on = true;
     const auto of_one = [&](const torch::nn::Module& module) {
-      for (const auto& item : Registered::In(module)) {
+      const auto& tensors = tensors_of(module);
+      for (const auto& item : tensors) {
         if (goes_on && item.value().defined()) goes_on = visit(item.value());
       }
     };
     module_.apply(torch::nn::Module::ConstModuleApplyFunction(std::cref(of_one)));
     return goes_on;
+  }
+
+  template <typename TensorsOf>
+  std::vector<ParameterFacts> FactsOf(const TensorsOf& tensors_of) const {
+    std::vector<ParameterFacts> facts;
+    Visit(tensors_of, [&](const torch::Tensor& tensor) {
+      facts.emplace_back(tensor);
+      return true;
+    });
+    return facts;
+  }
+
+  // Whether `facts` hold for the tensors of now.
+  template <typename TensorsOf>
+  bool Hold(const std::vector<ParameterFacts>& facts, const TensorsOf& tensors_of) const {
+    std::size_t count = 0;
+    const bool equal = Visit(tensors_of, [&](const torch::Tensor& tensor) {
+      return count < facts.size() && facts[count++].HoldFor(tensor);
+    });
+    return equal && count == facts.size();
   }
 
   absl::Status FindChange() const {
@@ -93,7 +130,8 @@ class ModuleWatch {
   const std::weak_ptr<const torch::nn::Module> owner_;
   const bool is_shared_;
   std::vector<Named> names_;
-  std::vector<ParameterFacts> remembered_;  // in the order of Visit
+  std::vector<ParameterFacts> remembered_;  // parameters, in the order of Visit
+  std::vector<ParameterFacts> buffers_;     // those of the last FindNewBuffers, in the order of Visit
 };
 
 }  // namespace tutti::nn

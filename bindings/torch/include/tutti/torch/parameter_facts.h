@@ -1,4 +1,4 @@
-// ParameterFacts remembers what ranks have agreed on about a parameter.
+// ParameterFacts remembers what ranks have agreed on about a parameter, or a buffer.
 #ifndef TUTTI_TORCH_PARAMETER_FACTS_H_
 #define TUTTI_TORCH_PARAMETER_FACTS_H_
 
