@@ -1,6 +1,7 @@
 // The command as a whole: help, versions, mistakes, and the subcommands that only print.
 #include <sched.h>
 
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -111,6 +112,21 @@ TEST(MainTest, LaunchReportsTheRankThatFails) {
   const CommandRun run = RunTutti("launch -n 2 -- sh -c '[ $TUTTI_RANK = 0 ] || exit 7'");
   EXPECT_EQ(run.exit_code, 7);
   EXPECT_THAT(run.err, HasSubstr("rank 1"));
+}
+
+// CLI11 takes a word in brackets for a list.
+TEST(MainTest, LaunchGivesEveryWordToTheProgramAsItIs) {
+  const std::string program = "printf '<%s>' '[1,2]' '[]' '[ a ]' '' a,b '{}' -- -n '++'";
+  const std::string printed = "<[1,2]><[]><[ a ]><><a,b><{}><--><-n><++>";
+  for (const char* before : {"launch -n 1 -- ", "launch -n 1 ", "launch --tag-output -n1 -- "}) {
+    const CommandRun run = RunTutti(before + program);
+    EXPECT_EQ(run.exit_code, 0) << before << run.err;
+    EXPECT_THAT(run.out, HasSubstr(printed)) << before;
+  }
+  const ScratchFile hosts(".hosts");
+  std::ofstream(hosts.path()) << "node1\n";
+  EXPECT_THAT(RunTutti("launch --hosts " + hosts.path() + " -- " + program).out,
+              HasSubstr("printf '<%s>' '[1,2]' '[]' '[ a ]' '' a,b '{}' -- -n ++\n"));
 }
 
 TEST(MainTest, InfoShowsValuesAndWhereTheyComeFrom) {

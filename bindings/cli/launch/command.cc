@@ -1,10 +1,14 @@
 // tutti launch -n 4 -- program arguments: starts ranks on this machine.
 #include "bindings/cli/command.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/launch.h"
@@ -25,6 +29,11 @@ absl::StatusOr<int> PrintCommandsOfHosts(const LaunchFlags& flags) {
   std::fputs(CommandsOfHosts(*hosts, flags.port, secret_file != nullptr ? secret_file : "", flags.options).c_str(),
              stdout);
   return 0;
+}
+
+// The last `count` words of the command line, as they were typed: CLI11 takes a word [a,b] for a list of two.
+std::vector<std::string> LastWords(const std::vector<std::string>& words, std::ptrdiff_t count) {
+  return {words.end() - count, words.end()};
 }
 
 }  // namespace
@@ -55,7 +64,8 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
   launch->add_flag("--bind", options->bind,
                    "Bind each rank to an equal share of the processors, so that no two ranks run on one");
-  launch->add_option("command", options->command, "-- program and its arguments")->required();
+  CLI::Option* const command =
+      launch->add_option("command", options->command, "-- program and its arguments")->required();
   launch->positionals_at_end();
   launch->footer(
       "Example: tutti launch -n 4 -- ./train --epochs 3\n"
@@ -68,8 +78,9 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       "Ranks have OMP_NUM_THREADS, the number of threads of numeric libraries: yours, or the processors divided by N.\n"
       "With --tag-output this command waits for a slow reader of the output: without limit when the job succeeds;\n"
       "when the job fails, until the reader has read nothing for 5 s.");
-  launch->callback([flags, ranks, hosts, &invocation] {
+  launch->callback([launch, flags, ranks, hosts, command, &invocation] {
     if (ranks->count() + hosts->count() == 0) throw CLI::RequiredError("--ranks");
+    flags->options.command = LastWords(invocation.arguments, absl::c_count(launch->parse_order(), command));
     invocation.action = [flags] {
       return flags->hosts.empty() ? Launch(flags->options) : PrintCommandsOfHosts(*flags);
     };
