@@ -57,6 +57,12 @@ inline CLI::Validator OneOf(const std::vector<std::string>& names) {
           absl::StrCat("{", absl::StrJoin(names, ","), "}")};
 }
 
+// The name of a file. An unset variable in a script, --json "$OUT", gives an empty one.
+inline absl::StatusOr<std::string> ParseFile(absl::string_view file) {
+  if (!file.empty()) return std::string(file);
+  return absl::InvalidArgumentError("'' is the name of no file; write one, or leave the flag out");
+}
+
 // The flags among `names` that the user has given, with their dashes.
 inline std::vector<std::string> GivenAmong(const CLI::App& app, std::initializer_list<const char*> names) {
   std::vector<std::string> given;

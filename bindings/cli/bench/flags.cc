@@ -94,11 +94,6 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
   bench.add_flag("--no-check", flags.no_check, "Do not compare results with what they should be");
 }
 
-absl::StatusOr<std::string> ParseFile(absl::string_view file) {
-  if (!file.empty()) return std::string(file);
-  return absl::InvalidArgumentError("'' is the name of no file; write one, or leave the flag out");
-}
-
 absl::StatusOr<std::string> ParsePictureFile(absl::string_view file) {
   const absl::StatusOr<std::string> named = ParseFile(file);
   return named.ok() ? ParseSvgFile(file) : named;

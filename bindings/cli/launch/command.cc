@@ -45,10 +45,8 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   CLI::Option* const ranks =
       launch->add_option("-n,--ranks", options->ranks, "How many ranks")->check(WholeNumberWithin(1, kMaxRanks));
   CLI::Option* const hosts =
-      launch
-          ->add_option("--hosts", flags->hosts,
-                       "Start nothing, and print the command to run on each host of this file (lines `node1 slots=4`)")
-          ->type_name("FILE")
+      AddParsed(*launch, "--hosts", flags->hosts, ParseFile, "FILE", "",
+                "Start nothing, and print the command to run on each host of this file (lines `node1 slots=4`)")
           ->excludes(ranks);
   launch->add_option("--port", flags->port, "With --hosts: a port of the first host, at which the ranks meet")
       ->check(WholeNumberWithin(1, 65535))

@@ -247,11 +247,9 @@ void AddOutputs(CLI::App& plan, PlanFlags& flags) {
       plan, "--draw-steps", flags.draw_steps, ParseGraphFile, "FILE", "",
       "Draw the steps of all ranks, and which step waits for which, into FILE.svg, .png or .pdf (needs Graphviz, for "
       "at most a minute), or FILE.dot");
-  plan.add_option(
-          "--json", flags.json,
-          "Also write the plan, and what --cost and --verify find, to this file; -: to standard output, and the "
-          "text to standard error")
-      ->type_name("FILE");
+  AddParsed(plan, "--json", flags.json, ParseFile, "FILE", "",
+            "Also write the plan, and what --cost and --verify find, to this file; -: to standard output, and the text "
+            "to standard error");
   plan.add_flag("-q,--quiet", flags.quiet, "Print no steps and no progress: only what --cost and --verify find");
 }
 

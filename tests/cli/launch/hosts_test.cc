@@ -201,10 +201,12 @@ TEST(LaunchHostsTest, GoesWithoutRanks) {
       {"launch -n 2 --first-rank -1 -- true", "expected a whole number from 0 to 65535, found -1"},
       {"launch --hosts /nowhere/hosts -- true", "cannot read /nowhere/hosts"},
       {"launch --hosts hosts.txt", "command is required"},
+      {"launch --hosts '' -- echo started", "--hosts: '' is the name of no file; write one, or leave the flag out"},
   };
   for (const auto& [arguments, answer] : mistakes) {
     const CommandRun run = RunTutti(arguments);
     EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_EQ(run.out, "") << arguments;
     EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
   }
 }

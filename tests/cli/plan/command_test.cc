@@ -365,6 +365,7 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
        "--step: all_reduce has the same plan in every step; leave --step out, or name a strategy"},
       {"plan send --step 0", "--step: send has the same plan in every step"},
       {"plan all_gather:ring --op max", "--op: all_gather reduces nothing; leave --op out"},
+      {"plan broadcast --json ''", "--json: '' is the name of no file; write one, or leave the flag out"},
   };
   for (const auto& [arguments, answer] : mistakes) {
     const CommandRun run = RunTutti(arguments);
