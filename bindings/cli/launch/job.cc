@@ -62,12 +62,13 @@ absl::Status Job::Start(const ProcessTemplate& common) {
     if (process->err >= 0) Follow(process->rank, process->err, err_);
     Step(0);
   }
-  if (std::ssize(ranks_) < options_.ranks && !first_failure_) first_failure_ = 128 + ended_by_;
   return absl::OkStatus();
 }
 
 int Job::Run() {
   while (running_ > 0 && !front_died_) Step(kill_at_ns_.value_or(kNeverNanos));
+  // Ranks that a signal has told to end may end with 0: a job that was cut short must not look like one that is done.
+  if (ended_by_ != 0 && !first_failure_) first_failure_ = 128 + ended_by_;
   // When the job fails, the processes that ranks have started are killed, too.
   if (front_died_ || first_failure_) KillDescendants(signals_);
   running_ = 0;

@@ -36,9 +36,10 @@ struct LaunchOptions {
 // gives each rank its identity (TUTTI_RANK …) and, through an inherited descriptor, the job secret. Of other
 // descriptors the ranks inherit standard input (the first rank here), output and error only.
 //
-// Signals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the ranks and their process groups; after one
-// of the first three, ranks that still run after `grace` are killed. When this process is killed, also while it starts
-// ranks, the ranks and all that they have started are killed.
+// Signals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the ranks and their process groups. One of the
+// first three ends the job: ranks that still run after `grace` are killed, as is what ranks leave behind, and the
+// status is 128 + the signal's number, unless a rank fails. When this process is killed, also while it starts ranks,
+// the ranks and all that they have started are killed.
 //
 // Output with tag_output: nothing is lost because a reader is slow. A rank that writes faster than it is read waits in
 // its write, as without tags; the other ranks, signals and the news of a rank's death do not wait. Once the ranks have

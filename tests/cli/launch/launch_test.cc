@@ -185,6 +185,13 @@ TEST(LaunchTest, SignalsArePassedOn) {
   }
 }
 
+TEST(LaunchTest, AJobThatASignalEndsDoesNotEndWellAndLeavesNothing) {
+  Launcher launcher(2, absl::StrCat("trap 'exit 0' TERM; setsid sleep 1000 & echo ready; ", kForever));
+  launcher.ReadUntil("ready", 2);
+  launcher.Signal(SIGTERM);
+  EXPECT_EQ(launcher.Finish(), 128 + SIGTERM) << launcher.text;
+}
+
 TEST(LaunchTest, UserSignalsArePassedOnAndEndNothing) {
   Launcher launcher(2,
                     absl::StrCat("trap 'echo got1' USR1; trap 'echo got2; exit 6' USR2; echo ready; sleep 1000 & "
