@@ -242,7 +242,7 @@ int main(int, char** argv) {
         self.assertIn("element", verified.stdout + verified.stderr)
         drawn = self.tutti("plan", "all_gather:broken", "--ranks", "3", "--bytes", "1K", "--draw-steps",
                            folder / "broken.dot", extensions=folder / "build/libbroken.so")
-        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertEqual(drawn.returncode, 1, drawn.stderr)
         self.assertRegex(drawn.stderr, r"tutti: the plan that \S+/broken.dot shows is wrong: .*rank \d")
 
 

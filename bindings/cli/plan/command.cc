@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "bindings/cli/dtype_flag.h"
@@ -102,11 +103,7 @@ absl::StatusOr<std::string> DrawnTimeline(const PlanFlags& flags, const PlanFami
   absl::StatusOr<std::string> picture =
       PictureOf(flags.request, family, flags.model, flags.rank, /*caller_verifies=*/flags.verify);
   if (picture.ok()) return picture;
-  const bool unpredicted = absl::IsFailedPrecondition(picture.status());
-  return absl::Status(
-      picture.status().code(),
-      absl::StrCat("--draw ", flags.draw, ": ", picture.status().message(),
-                   unpredicted ? "; say how fast they are: --native-bandwidth, --node-native-bandwidth" : ""));
+  return absl::Status(picture.status().code(), absl::StrCat("--draw ", flags.draw, ": ", picture.status().message()));
 }
 
 absl::Status CheckGraph(const PlanFlags& flags, AllPlans& all) {
@@ -144,26 +141,32 @@ bool Loses(const Plan& plan) {
   return !plan.codecs.empty() || std::any_of(plan.refs.begin(), plan.refs.end(), narrow);
 }
 
-// Writes the pictures, and says so on `text`.
-absl::Status WritePictures(const PlanFlags& flags, const std::string& timeline, AllPlans& all, std::FILE* text) {
-  std::vector<std::string> drawn;
-  if (!flags.draw.empty()) {
-    if (absl::Status written = WriteFile(flags.draw, timeline); !written.ok()) return written;
-    drawn.push_back(flags.draw);
-  }
-  if (!flags.draw_steps.empty()) {
-    const absl::Span<const Plan> plans = *all.Get();
-    if (absl::Status written = DrawSteps(plans, flags.draw_steps); !written.ok()) return written;
-    drawn.push_back(flags.draw_steps);
-    const absl::Status right = flags.verify ? absl::OkStatus() : Verify(plans);
-    if (!right.ok()) {
-      std::fprintf(stderr, "tutti: the plan that %s shows is wrong: %s\n", flags.draw_steps.c_str(),
-                   std::string(right.message()).c_str());
-    }
-  }
-  for (const std::string& file : drawn) {
-    if (!flags.quiet) std::fprintf(text, "drawn: %s\n", file.c_str());
-  }
+// Writes a picture by `draw`, if `file` names one, and says so on `text`.
+absl::Status WritePicture(const PlanFlags& flags, const std::string& file, std::FILE* text,
+                          absl::FunctionRef<absl::Status()> draw) {
+  if (file.empty()) return absl::OkStatus();
+  if (absl::Status written = draw(); !written.ok()) return written;
+  if (!flags.quiet) std::fprintf(text, "drawn: %s\n", file.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status WriteSteps(const PlanFlags& flags, AllPlans& all, std::FILE* text) {
+  return WritePicture(flags, flags.draw_steps, text, [&] { return DrawSteps(*all.Get(), flags.draw_steps); });
+}
+
+// Whether the plans are right whose steps were drawn, where --verify has not proved that before.
+absl::Status CheckDrawnSteps(const PlanFlags& flags, AllPlans& all) {
+  if (flags.draw_steps.empty() || flags.verify) return absl::OkStatus();
+  absl::Status right = Verify(*all.Get());
+  if (right.ok()) return right;
+  return absl::Status(right.code(),
+                      absl::StrCat("the plan that ", flags.draw_steps, " shows is wrong: ", right.message()));
+}
+
+absl::Status WriteJson(const PlanFlags& flags, const std::string& json) {
+  if (flags.json.empty()) return absl::OkStatus();
+  if (flags.json != "-") return WriteFile(flags.json, json);
+  std::fputs(json.c_str(), stdout);
   return absl::OkStatus();
 }
 
@@ -197,20 +200,22 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   }
   if (flags.verify) {
     std::fflush(text);  // what follows may take long
-    if (absl::Status verified = VerifyAll(all, flags); !verified.ok()) return verified;
+    if (absl::Status verified = VerifyAll(all, flags); !verified.ok()) {
+      // The steps of wrong plans are drawn, too.
+      const absl::Status drawn = WriteSteps(flags, all, text);
+      if (!drawn.ok()) std::fprintf(stderr, "tutti: %s\n", std::string(drawn.message()).c_str());
+      return verified;
+    }
     const absl::Span<const Plan> plans = *all.Get();
     const bool loses = std::any_of(plans.begin(), plans.end(), Loses);
     print(absl::StrCat("verified: all ", family->ranks, " ranks end with exactly what the collective promises",
                        loses ? ", but for what codecs and casts lose" : "", "; no deadlock, no race\n"));
   }
-  if (absl::Status written = WritePictures(flags, *timeline, all, text); !written.ok()) return written;
-  if (flags.json.empty()) return 0;
-  const std::string json = JsonOf(*family, *plan, costs, flags.verify);
-  if (flags.json != "-") {
-    if (absl::Status written = WriteFile(flags.json, json); !written.ok()) return written;
-  } else {
-    std::fputs(json.c_str(), stdout);
-  }
+  absl::Status written = WritePicture(flags, flags.draw, text, [&] { return WriteFile(flags.draw, *timeline); });
+  if (written.ok()) written = WriteSteps(flags, all, text);
+  if (written.ok()) written = WriteJson(flags, JsonOf(*family, *plan, costs, flags.verify));
+  if (!written.ok()) return written;
+  if (absl::Status right = CheckDrawnSteps(flags, all); !right.ok()) return right;
   return 0;
 }
 

@@ -68,12 +68,16 @@ absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFami
   const bool verifies = !caller_verifies && family.ranks <= kMaxVerified && std::ssize(*plans) == family.ranks;
   if (verifies) {
     if (absl::Status right = Verify(*plans); !right.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return absl::FailedPreconditionError(absl::StrCat(
           "a plan is wrong, and a timeline of it would be, too (--draw-steps draws wrong plans, step by step): ",
           right.message()));
     }
   }
   const absl::StatusOr<Timeline> timeline = TimelineOf(*plans, model, request.options.nodes, first);
+  if (absl::IsFailedPrecondition(timeline.status())) {  // the model says nothing of native collectives
+    return absl::FailedPreconditionError(absl::StrCat(
+        timeline.status().message(), "; say how fast they are: --native-bandwidth, --node-native-bandwidth"));
+  }
   if (!timeline.ok()) return timeline.status();
   std::vector<std::string> notes = {
       absl::StrCat("Predicted to take ", TimeInWords(timeline->seconds), " by ", family.choice, "."),

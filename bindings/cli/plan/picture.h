@@ -16,9 +16,9 @@ namespace tutti::cli {
 inline constexpr std::int64_t kMaxSimulated = 8'000'000;
 
 // The timeline of the plans of `family`, which answers `request`, as SVG; of a large world the lanes begin with rank
-// `first`. InvalidArgument: the plans are wrong, which is found where all of them are simulated, for at most 256 ranks;
-// the heading of a larger world says that its plans are not verified. Where the caller verifies the plans, PictureOf
-// does neither. Other errors are those of building plans and of TimelineOf.
+// `first`. FailedPrecondition: the plans are wrong, which is found where all of them are simulated, for at most 256
+// ranks; the heading of a larger world says that its plans are not verified. Where the caller verifies the plans,
+// PictureOf does neither. Other errors are those of building plans and of TimelineOf.
 absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFamily& family, const CostModel& model,
                                       Rank first, bool caller_verifies);
 

@@ -1,4 +1,7 @@
 // tutti plan, as a user runs it.
+#include "bindings/cli/command.h"
+
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +16,10 @@
 #include "tests/harness/calls.h"
 #include "tests/store/temporary_directory.h"
 #include "tutti/algorithm.h"
+#include "tutti/extension.h"
+#include "tutti/plan_builder.h"
 #include "tutti/schedule.h"
+#include "tutti/version.h"
 
 namespace tutti::cli {
 namespace {
@@ -249,6 +255,45 @@ TEST(PlanTest, PredictsNoTimelineOfNativeStepsThatItKnowsNothingOf) {
   EXPECT_THAT(run.err, HasSubstr("--draw " + file.path() + ": the cost model says nothing of native collectives"));
   EXPECT_THAT(run.err, HasSubstr("--native-bandwidth"));
   EXPECT_FALSE(std::filesystem::exists(file.path()));
+}
+
+// An all_gather in which every rank forgets its own block.
+constinit const Schedule kWithoutOwnBlock = {.collective = Collective::kAllGather,
+                                             .name = "wrong",
+                                             .summary = "misses a copy",
+                                             .cost = "",
+                                             .supports = SupportsAll,
+                                             .build = [](PlanBuilder& b) {
+                                               for (Rank peer = 0; peer < b.size(); ++peer) {
+                                                 if (peer == b.rank()) continue;
+                                                 b.Send(peer, b.in());
+                                                 b.Recv(peer, b.out().Elements(peer * b.spec().count, b.spec().count));
+                                               }
+                                             }};
+constinit const Schedule* const kSchedules[] = {&kWithoutOwnBlock};
+
+// Ends this process with the code with which `tutti plan all_gather:wrong` would.
+[[noreturn]] void ShowWrongPlan(const std::string& flags) {
+  const absl::Status registered =
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = kSchedules});
+  CLI::App app;
+  Invocation invocation;
+  AddPlan(app, invocation);
+  app.parse("plan all_gather:wrong --ranks 3 --bytes 64 --out-of-place --quiet " + flags);
+  const absl::StatusOr<int> code = registered.ok() ? invocation.action() : registered;
+  std::fprintf(stderr, "%s\n", code.status().ToString().c_str());
+  std::exit(code.ok() ? *code : absl::IsFailedPrecondition(code.status()) ? 1 : 2);
+}
+
+TEST(PlanDeathTest, AWrongPlanIsAFailureHoweverItIsFoundAndItsStepsAreDrawn) {
+  EXPECT_EXIT(ShowWrongPlan("--verify"), testing::ExitedWithCode(1), "FAILED_PRECONDITION: .*element");
+  const ScratchFile picture(".svg");
+  EXPECT_EXIT(ShowWrongPlan("--draw " + picture.path()), testing::ExitedWithCode(1), "a plan is wrong, and a timeline");
+  for (const std::string verify : {"", "--verify "}) {
+    const ScratchFile steps(".dot");
+    EXPECT_EXIT(ShowWrongPlan(verify + "--draw-steps " + steps.path()), testing::ExitedWithCode(1), "element");
+    EXPECT_THAT(steps.Read(), HasSubstr("digraph")) << verify;
+  }
 }
 
 TEST(PlanTest, IsQuietWhenAsked) {

@@ -60,7 +60,7 @@ TEST(PlanPictureTest, WrongPlansAreNot) {
   const absl::Status no_receive = PictureBy(2, [](PlanBuilder& b) {
                                     if (b.rank() == 0) b.Send(1, b.in());
                                   }).status();
-  EXPECT_EQ(no_receive.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(no_receive.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(no_receive.message(), AllOf(HasSubstr("a plan is wrong"), HasSubstr("--draw-steps")));
   const absl::Status deadlock = PictureBy(2, [](PlanBuilder& b) {
                                   b.Recv(1 - b.rank(), b.out());
