@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bindings/cli/advise/quantities.h"
 #include "bindings/cli/advise/report.h"
 #include "bindings/cli/advise/training.h"
@@ -52,13 +54,24 @@ absl::Status CheckBuckets(const AdvisedTraining& training) {
                    DivideRoundingUp(rest, kMaxBuckets - 1) * SizeOf(DType::kF32), " or more"));
 }
 
-absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
-  AdvisedTraining& training = flags.training;
+// `between_nodes` are the flags given that describe what lies between nodes.
+absl::Status CheckLink(const AdviseFlags& flags, const std::vector<std::string>& between_nodes) {
+  const AdvisedTraining& training = flags.training;
   if (!training.one_node() && flags.link == 0) {
     return absl::InvalidArgumentError(
         "--link is missing: how fast is the link of a node, for example 1G? (Ranks on one node need none: "
         "--ranks-per-node)");
   }
+  if (!training.one_node() || between_nodes.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(between_nodes, ", "), ": all ", training.ranks,
+                                                 " ranks are on one node, and nothing passes a link; leave ",
+                                                 between_nodes.size() == 1 ? "it" : "them",
+                                                 " out, or lower --ranks-per-node"));
+}
+
+absl::StatusOr<int> ShowAdvice(AdviseFlags flags, const std::vector<std::string>& between_nodes) {
+  AdvisedTraining& training = flags.training;
+  if (absl::Status link = CheckLink(flags, between_nodes); !link.ok()) return link;
   if (training.layer_parameters > training.parameters) {
     return absl::InvalidArgumentError(absl::StrCat("--layer-parameters is ", training.layer_parameters,
                                                    ", more than the ", training.parameters,
@@ -141,7 +154,9 @@ void AddAdvise(CLI::App& app, Invocation& invocation) {
   auto flags = std::make_shared<AdviseFlags>();
   AddFlags(*advise, *flags);
   advise->footer("Example: tutti advise --link 1G --ranks 8 --parameters 20M --step-ms 50");
-  advise->callback([flags, &invocation] { invocation.action = [flags] { return ShowAdvice(*flags); }; });
+  advise->callback([advise, flags, &invocation] {
+    invocation.action = [advise, flags] { return ShowAdvice(*flags, GivenAmong(*advise, {"--link", "--delay"})); };
+  });
 }
 
 }  // namespace tutti::cli

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -219,29 +218,34 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   return 0;
 }
 
-// The options --PREFIXlatency and --PREFIXbandwidth of `link`, a LinkModel or a NativeModel, whose bandwidth may be 0.
+// The options --PREFIXlatency and --PREFIXbandwidth of `link`, a LinkModel or, with `native`, a NativeModel, whose
+// bandwidth may be 0.
 template <typename Link>
 void AddLink(CLI::App& plan, const std::string& prefix, Link& link, const std::string& latency,
-             const std::string& bandwidth) {
-  const double least = std::is_same_v<Link, NativeModel> ? 0 : 1;
+             const std::string& bandwidth, CLI::Option* native = nullptr) {
+  const double least = native != nullptr ? 0 : 1;
   const std::string what_for = "For the choice of a schedule and --cost: ";
-  plan.add_option("--" + prefix + "latency", link.latency_s, what_for + "seconds that " + latency)
-      ->check(NumberWithin(0, 1))
-      ->capture_default_str();
-  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, what_for + "bytes that " + bandwidth + " per second")
-      ->check(NumberWithin(least, 1e15))
-      ->capture_default_str();
+  CLI::Option* const options[] = {
+      plan.add_option("--" + prefix + "latency", link.latency_s, what_for + "seconds that " + latency)
+          ->check(NumberWithin(0, 1)),
+      plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s,
+                      what_for + "bytes that " + bandwidth + " per second")
+          ->check(NumberWithin(least, 1e15))};
+  for (CLI::Option* const option : options) {
+    option->capture_default_str();
+    if (native != nullptr) option->needs(native);
+  }
 }
 
-void AddLinks(CLI::App& plan, CostModel& model) {
+void AddLinks(CLI::App& plan, CostModel& model, CLI::Option* native) {
   const std::string message = "a message of no bytes is on its way ";
-  const std::string native = "a native collective of no bytes takes ";
+  const std::string collective = "a native collective of no bytes takes ";
   AddLink(plan, "", model.within_node, message + "inside a node", "a link inside a node carries");
   AddLink(plan, "node-", model.between_nodes, message + "between nodes", "a link between nodes carries");
-  AddLink(plan, "native-", model.native_within_node, native + "inside a node",
-          "a rank moves in a native collective inside a node (0: not known)");
-  AddLink(plan, "node-native-", model.native_between_nodes, native + "between nodes",
-          "a rank moves in a native collective between nodes (0: not known)");
+  AddLink(plan, "native-", model.native_within_node, collective + "inside a node",
+          "a rank moves in a native collective inside a node (0: not known)", native);
+  AddLink(plan, "node-native-", model.native_between_nodes, collective + "between nodes",
+          "a rank moves in a native collective between nodes (0: not known)", native);
 }
 
 void AddOutputs(CLI::App& plan, PlanFlags& flags) {
@@ -289,7 +293,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
                 "One buffer, or one for input and one for output");
   CLI::Option* messages = plan.add_flag("--messages", flags.messages, "Send messages also where memory can be mapped");
   plan.add_flag("--mapped", flags.mapped, "Map the memory of peers on the same node (the default)")->excludes(messages);
-  plan.add_flag(
+  CLI::Option* const native = plan.add_flag(
       "--native", flags.native,
       "As if the buffers were on GPUs and NCCL performed whole collectives: schedules `native` serve, and are "
       "chosen by --native-latency and --native-bandwidth");
@@ -306,7 +310,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
           "rank has a processor of its own")
       ->check(WholeNumberWithin(0, kMaxRanks))
       ->capture_default_str();
-  AddLinks(plan, flags.model);
+  AddLinks(plan, flags.model, native);
   plan.add_flag("--verify", flags.verify, "Prove that the plans of all ranks do together what the collective promises");
   AddOutputs(plan, flags);
 }

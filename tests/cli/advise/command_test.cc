@@ -127,7 +127,7 @@ TEST(AdviseTest, EveryFlagCounts) {
   EXPECT_EQ(StepOf("--link 1G", exact), StepOf("--link 125MB", exact));
   EXPECT_GT(StepOf("--link 1G", exact), StepOf("--link 10G", exact));
   EXPECT_GT(StepOf("--link 1G --delay 20ms", exact), StepOf("--link 1G", exact) + 0.02);
-  EXPECT_GT(StepOf("--link 1G --ranks-per-node 2", exact), StepOf("--link 1G --ranks-per-node 4", exact));
+  EXPECT_GT(StepOf("--link 1G --ranks-per-node 2", exact), StepOf("--ranks-per-node 4", exact));
   EXPECT_GT(StepOf("--link 10G --memory-bandwidth 1GB", "bytegrad"), StepOf("--link 10G", "bytegrad"));
   EXPECT_GT(StepOf("--link 10G --cores-per-rank 0.5", "bytegrad"), StepOf("--link 10G", "bytegrad"));
   EXPECT_GT(StepOf("--link 10G --first-bucket-bytes 4M", exact), StepOf("--link 10G --first-bucket-bytes 2M", exact));
@@ -163,6 +163,9 @@ TEST(AdviseTest, MistakesNameTheFlag) {
   };
   const std::string rest = " --parameters 1M --step-ms 50";
   expect("--ranks 4" + rest, "--link is missing: how fast is the link of a node, for example 1G?");
+  expect("--ranks 8 --ranks-per-node 8 --link 100M" + rest,
+         "--link: all 8 ranks are on one node, and nothing passes a link; leave it out, or lower --ranks-per-node");
+  expect("--ranks 2 --ranks-per-node 8 --link 100M --delay 1ms" + rest, "--link, --delay: all 2 ranks are on one node");
   expect("--link 1G" + rest, "--ranks");
   expect("--ranks 1 --link 1G" + rest, "--ranks");
   expect("--ranks 4 --link 1X" + rest, "'1X' is no rate");

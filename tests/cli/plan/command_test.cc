@@ -243,9 +243,10 @@ TEST(PlanTest, FailsWhenADiskIsFull) {
 }
 
 TEST(PlanTest, TakesANativeBandwidthThatIsNotKnown) {
-  const CommandRun run = RunTutti("plan all_reduce:ring --cost --native-bandwidth 0 --node-native-bandwidth 0");
+  const std::string plan = "plan all_reduce:ring --native --cost";
+  const CommandRun run = RunTutti(plan + " --native-bandwidth 0 --node-native-bandwidth 0");
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_EQ(run.out, RunTutti("plan all_reduce:ring --cost").out);
+  EXPECT_EQ(run.out, RunTutti(plan).out);
 }
 
 TEST(PlanTest, PredictsNoTimelineOfNativeStepsThatItKnowsNothingOf) {
@@ -398,7 +399,10 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce --cost --latency nan", "--latency: expected a number from 0 to 1, found nan"},
       {"plan all_reduce --cost --bandwidth fast", "--bandwidth: expected a number from 1 to 1e+15, found fast"},
       {"plan all_reduce --cost --bandwidth 0", "--bandwidth: expected a number from 1 to 1e+15, found 0"},
-      {"plan all_reduce --native-bandwidth -1", "--native-bandwidth: expected a number from 0 to 1e+15, found -1"},
+      {"plan all_reduce --native-bandwidth 4e11 --cost", "--native-bandwidth requires --native"},
+      {"plan all_reduce --node-native-latency 1e-5 --cost", "--node-native-latency requires --native"},
+      {"plan all_reduce --native --native-bandwidth -1",
+       "--native-bandwidth: expected a number from 0 to 1e+15, found -1"},
       {"plan send --ranks 1", "at least 2"},
       {"plan broadcast --root 5", "root 5"},
       {"plan all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
