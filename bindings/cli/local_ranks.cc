@@ -36,12 +36,12 @@ int DistanceFromCause(const absl::Status& error) {
 
 absl::Status RunLocalRanks(int ranks, absl::string_view transport,
                            const std::function<CommunicatorOptions(Rank)>& options_of,
-                           const std::function<absl::Status(Communicator&)>& body) {
+                           const std::function<absl::Status(Communicator&)>& body, int ranks_per_node) {
   const absl::StatusOr<Config> config = ParseConfig(ProcessEnvironment());
   if (!config.ok()) return config.status();
   // Communicator::Create reads TUTTI_ARENA_BYTES only for a transport of its own making.
   const TransportOptions region{.region_bytes = config->arena_bytes};
-  const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks) : nullptr;
+  const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks, ranks_per_node) : nullptr;
   const std::shared_ptr<Store> store = MakeMemoryStore();
   std::vector<absl::Status> results(static_cast<std::size_t>(ranks));
   absl::Status first;

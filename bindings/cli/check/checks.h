@@ -17,8 +17,9 @@ inline constexpr int kRanksOfCheck = 9;
 absl::StatusOr<std::string> CheckPlans(const Schedule& schedule);
 absl::StatusOr<std::string> CheckPlans(const Strategy& strategy);
 
-// Makes the calls of the schedule in worlds of 1 to kRanksOfCheck ranks, which are threads of this process, and
-// compares every element of every output.
+// Makes the calls of the schedule in worlds of 1 to kRanksOfCheck ranks, which are threads of this process, on one node
+// and on nodes of two ranks, and compares every element of every output. Errors with other codes than
+// FailedPrecondition are no fault of the schedule: of settings, or of what the machine lacks.
 absl::StatusOr<std::string> CheckNumbers(const Schedule& schedule);
 
 // Encodes and decodes messages of many lengths and values, with every set of options that the codec takes.

@@ -20,6 +20,7 @@
 #include "tests/cli/command_run.h"
 #include "tutti/extension.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/node_grid.h"
 #include "tutti/version.h"
 
 namespace tutti::cli {
@@ -28,6 +29,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void ExpectWrong(const absl::StatusOr<std::string>& found, const ::testing::Matcher<std::string>& text) {
   EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition) << found.status();
@@ -80,6 +82,36 @@ TEST(CheckTest, CallsOfAWrongScheduleFail) {
               // A call in place finds it, too: ranks do not know which of the others call in place.
               AllOf(HasSubstr("3 ranks in mapped memory, count 1, in place: "), HasSubstr("all_gather f32 count=1 on"),
                     HasSubstr("element")));
+}
+
+TEST(CheckTest, SchedulesForSeveralNodesMakeCalls) {
+  const CommandRun run = RunTutti("check all_reduce:hierarchical");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, ContainsRegex("all_reduce:hierarchical: the results of [1-9][0-9]* calls are right"));
+}
+
+TEST(CheckTest, CallsOnSeveralNodesFail) {
+  Schedule schedule = AllGather(BuildWithoutOwnBlock);
+  schedule.supports = schedules::SupportsGrid;
+  ExpectWrong(CheckNumbers(schedule), HasSubstr("4 ranks on nodes of two ranks, count 1, in place: "));
+}
+
+TEST(CheckTest, AScheduleWithoutACallSaysSo) {
+  Schedule schedule = AllGather(BuildWithoutOwnBlock);
+  schedule.supports = [](const CollectiveSpec&, int, const PlanOptions&) { return absl::UnimplementedError("no"); };
+  const absl::StatusOr<std::string> found = CheckNumbers(schedule);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(*found, HasSubstr("no result was compared"));
+}
+
+// A wrong setting, and a lack of memory, are no fault of what is checked.
+TEST(CheckTest, WhatTheMachineLacksIsNoFaultOfTheSchedule) {
+  const CommandRun mistyped = RunTutti("check all_gather:ring", "TUTTI_TIMEOUT=soon ");
+  EXPECT_EQ(mistyped.exit_code, 2);
+  EXPECT_THAT(mistyped.err, AllOf(HasSubstr("TUTTI_TIMEOUT=soon"), Not(HasSubstr("wrong: "))));
+  const CommandRun small = RunTutti("check all_gather:ring", "TUTTI_ARENA_BYTES=64K ");
+  EXPECT_EQ(small.exit_code, 1);
+  EXPECT_THAT(small.err, AllOf(HasSubstr("TUTTI_ARENA_BYTES"), Not(HasSubstr("wrong: "))));
 }
 
 TEST(CheckTest, AScheduleThatServesNothingIsWrong) {
