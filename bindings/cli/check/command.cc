@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,7 +43,14 @@ absl::Status NamesNoSchedule(absl::string_view name, Collective collective) {
       absl::StrCat("'", name, "' is no schedule, which is COLLECTIVE:NAME; valid: ", absl::StrJoin(valid, ", ")));
 }
 
-absl::Status Check(const std::string& name) {
+// Verifies the plans of a schedule, and compares the results of its calls.
+absl::Status CheckSchedule(absl::string_view name, const Schedule& schedule) {
+  if (absl::Status status = PrintPlans(name, CheckPlans(schedule)); !status.ok()) return status;
+  return Print(name, CheckNumbers(schedule));
+}
+
+// What checks `name`; an error where there is nothing of that name.
+absl::StatusOr<std::function<absl::Status()>> CheckOf(const std::string& name) {
   if (absl::string_view codec_name = name; absl::ConsumePrefix(&codec_name, "codec=")) {
     if (const std::size_t end = codec_name.find_first_of(":,"); end != absl::string_view::npos) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -49,21 +58,46 @@ absl::Status Check(const std::string& name) {
           "tried; write codec=", codec_name.substr(0, end)));
     }
     const absl::StatusOr<const Codec*> codec = FindCodec(codec_name);
-    return codec.ok() ? Print(name, CheckCodec(**codec)) : codec.status();
+    if (!codec.ok()) return codec.status();
+    return [name, codec = *codec] { return Print(name, CheckCodec(*codec)); };
   }
   const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits(':', 1));
   const absl::StatusOr<Collective> collective = ParseCollective(parts.first);
   if (!collective.ok()) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
-    if (strategy.ok()) return PrintPlans(name, CheckPlans(*strategy));
+    if (strategy.ok()) return [name, strategy = *strategy] { return PrintPlans(name, CheckPlans(strategy)); };
     return absl::InvalidArgumentError(
         absl::StrCat(strategy.status().message(), "; a schedule is COLLECTIVE:NAME, and a codec codec=NAME"));
   }
   if (parts.second.empty()) return NamesNoSchedule(name, *collective);
   const absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
   if (!schedule.ok()) return schedule.status();
-  if (absl::Status status = PrintPlans(name, CheckPlans(**schedule)); !status.ok()) return status;
-  return Print(name, CheckNumbers(**schedule));
+  return [name, schedule = *schedule] { return CheckSchedule(name, *schedule); };
+}
+
+// Checks all names, and says which are wrong; an unknown name is an error before anything is checked.
+absl::StatusOr<int> CheckAll(const std::vector<std::string>& names) {
+  std::vector<std::function<absl::Status()>> checks;
+  for (const std::string& name : names) {
+    absl::StatusOr<std::function<absl::Status()>> check = CheckOf(name);
+    if (!check.ok()) return check.status();
+    checks.push_back(*std::move(check));
+  }
+  std::vector<std::string> wrong;
+  TellCaseOnSignals();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    SetCheckedName(names[i]);
+    const absl::Status status = checks[i]();
+    if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
+    if (status.ok()) continue;
+    std::fflush(stdout);
+    std::fputs(absl::StrCat("tutti: ", status.message(), "\n").c_str(), stderr);
+    wrong.push_back(names[i]);
+  }
+  if (wrong.empty()) return 0;
+  return absl::FailedPreconditionError(
+      absl::StrCat(wrong.size(), " of ", names.size(), names.size() == 1 ? " name" : " names",
+                   wrong.size() == 1 ? " is wrong: " : " are wrong: ", absl::StrJoin(wrong, ", ")));
 }
 
 }  // namespace
@@ -80,25 +114,7 @@ void AddCheck(CLI::App& app, Invocation& invocation) {
       "Plans are verified in worlds of 1 to 9 ranks, results of calls compared element by element, messages of codecs\n"
       "encoded, decoded and damaged: docs/extensions.md. Example:\n"
       "  TUTTI_EXTENSIONS=./libmine.so tutti check all_gather:mine codec=mine");
-  check->callback([names, &invocation] {
-    invocation.action = [names]() -> absl::StatusOr<int> {
-      std::vector<std::string> wrong;
-      TellCaseOnSignals();
-      for (const std::string& name : *names) {
-        SetCheckedName(name);
-        const absl::Status status = Check(name);
-        if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
-        if (status.ok()) continue;
-        std::fflush(stdout);
-        std::fputs(absl::StrCat("tutti: ", status.message(), "\n").c_str(), stderr);
-        wrong.push_back(name);
-      }
-      if (wrong.empty()) return 0;
-      return absl::FailedPreconditionError(
-          absl::StrCat(wrong.size(), " of ", names->size(), names->size() == 1 ? " name" : " names",
-                       wrong.size() == 1 ? " is wrong: " : " are wrong: ", absl::StrJoin(wrong, ", ")));
-    };
-  });
+  check->callback([names, &invocation] { invocation.action = [names] { return CheckAll(*names); }; });
 }
 
 }  // namespace tutti::cli

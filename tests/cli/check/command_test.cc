@@ -52,6 +52,13 @@ TEST(CheckTest, UnknownNamesAreRefused) {
   EXPECT_EQ(RunTutti("check bytegrat").exit_code, 2);
 }
 
+TEST(CheckTest, NamesAreLookedUpBeforeAnythingIsChecked) {
+  const CommandRun run = RunTutti("check all_gather:ring all_reduce:tpyo codec=bf16");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("unknown schedule 'tpyo' of all_reduce; valid: "));
+}
+
 Schedule AllGather(void (*build)(PlanBuilder&)) {
   return {.collective = Collective::kAllGather,
           .name = "mine",
