@@ -75,8 +75,17 @@ Registry& LoadedRegistry() {
   static Registry& registry = [&]() -> Registry& {
     Registry& own = RegistryBeforeLoading();
     // The configuration of the process, LoadConfig, may be read later, after a program has changed the environment.
-    const absl::StatusOr<Config> config = ParseConfig(ProcessEnvironment());
-    if (!config.ok()) return own;  // the error is that of the first communicator
+    const Environment environment = ProcessEnvironment();
+    const absl::StatusOr<Config> config = ParseConfig(environment);
+    if (!config.ok()) {
+      // A process that makes no communicator would not hear of the error, and go on without its extensions.
+      const auto extensions = environment.find("TUTTI_EXTENSIONS");
+      if (extensions != environment.end() && !extensions->second.empty()) {
+        own.Refuse({config.status().code(),
+                    absl::StrCat("no library of TUTTI_EXTENSIONS was loaded: ", config.status().message())});
+      }
+      return own;
+    }
     for (const absl::string_view file : absl::StrSplit(config->extensions, ':', absl::SkipEmpty())) {
       own.Refuse(Load(std::string(file), own));
     }

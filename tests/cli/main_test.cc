@@ -218,5 +218,16 @@ TEST(MainTest, InfoShowsEverythingWhereAnExtensionFailed) {
   EXPECT_EQ(plan.out, "");
 }
 
+// Whatever variable is wrong.
+TEST(MainTest, NothingRunsWithoutExtensionsBecauseAVariableIsWrong) {
+  for (const char* arguments : {"plan all_reduce", "plan all_reduce:mine", "check all_reduce:mine", "docs schedules"}) {
+    const CommandRun run = RunTutti(arguments, "TUTTI_TIMEOUT=soon TUTTI_EXTENSIONS=nowhere/libmine.so ");
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_EQ(run.out, "") << arguments;
+    EXPECT_THAT(run.err, HasSubstr("TUTTI_EXTENSIONS was loaded: TUTTI_TIMEOUT=soon: expected seconds")) << arguments;
+  }
+  EXPECT_EQ(RunTutti("plan all_reduce", "TUTTI_TIMEOUT=soon ").exit_code, 0);
+}
+
 }  // namespace
 }  // namespace tutti::cli
