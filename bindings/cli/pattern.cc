@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::int64_t kPeriod = 4093;  // a prime number
 
+// Every rank of a large world has a Pattern, and tables of all ranks in each would take gigabytes. A check of an
+// all_reduce needs two; one of an all_gather makes tables anew.
+constexpr std::size_t kMaxTables = 16;
+
 // The largest n such that 0 … n are all exact in the dtype.
 std::int64_t LargestExact(DType dtype) {
   switch (dtype) {
@@ -165,39 +169,43 @@ absl::Status CheckExact(DType dtype, ReduceOp op, int size) {
                                                  ": choose a wider --dtype, or --no-check"));
 }
 
-Pattern::Pattern(DType dtype, ReduceOp op, int size) : element_(static_cast<std::size_t>(SizeOf(dtype))), size_(size) {
-  for (int source = 0; source <= size; ++source) {
-    std::vector<std::byte>& table = tables_.emplace_back(kPeriod * element_);
-    for (std::int64_t i = 0; i < kPeriod; ++i) {
-      const std::int64_t value = source == size ? Reduced(op, dtype, size, i) : ValueOf(op, dtype, source, size, i);
-      StoreAs(dtype, op, value, table.data() + static_cast<std::size_t>(i) * element_);
-    }
+Pattern::Pattern(DType dtype, ReduceOp op, int size)
+    : dtype_(dtype), op_(op), element_(static_cast<std::size_t>(SizeOf(dtype))), size_(size) {}
+
+const Pattern::Table& Pattern::TableOf(int source) {
+  if (const auto found = tables_.find(source); found != tables_.end()) return found->second;
+  if (tables_.size() == kMaxTables) tables_.clear();
+  Table& table = tables_[source];
+  table.resize(kPeriod * element_);
+  for (std::int64_t i = 0; i < kPeriod; ++i) {
+    const std::int64_t value =
+        source == Piece::kReduced ? Reduced(op_, dtype_, size_, i) : ValueOf(op_, dtype_, source, size_, i);
+    StoreAs(dtype_, op_, value, table.data() + static_cast<std::size_t>(i) * element_);
   }
+  return table;
 }
 
-const std::byte* Pattern::At(int source, std::int64_t index) const {
-  const std::size_t table = static_cast<std::size_t>(source == Piece::kReduced ? size_ : source);
-  return tables_[table].data() + static_cast<std::size_t>(index % kPeriod) * element_;
-}
-
-void Pattern::Write(int source, std::int64_t first, std::int64_t count, std::byte* to) const {
+void Pattern::Write(int source, std::int64_t first, std::int64_t count, std::byte* to) {
+  const Table& table = TableOf(source);
   for (std::int64_t end = first + count; first < end;) {
     const std::int64_t run = std::min(end - first, kPeriod - first % kPeriod);
     const std::size_t bytes = static_cast<std::size_t>(run) * element_;
-    std::memcpy(to, At(source, first), bytes);
+    std::memcpy(to, table.data() + static_cast<std::size_t>(first % kPeriod) * element_, bytes);
     to += bytes;
     first += run;
   }
 }
 
-std::int64_t Pattern::CountWrong(int source, std::int64_t first, std::int64_t count, const std::byte* data) const {
+std::int64_t Pattern::CountWrong(int source, std::int64_t first, std::int64_t count, const std::byte* data) {
+  const Table& table = TableOf(source);
   std::int64_t wrong = 0;
   for (std::int64_t end = first + count; first < end;) {
     const std::int64_t run = std::min(end - first, kPeriod - first % kPeriod);
     const std::size_t bytes = static_cast<std::size_t>(run) * element_;
-    if (std::memcmp(data, At(source, first), bytes) != 0) {
-      for (std::int64_t i = 0; i < run; ++i) {
-        wrong += std::memcmp(data + static_cast<std::size_t>(i) * element_, At(source, first + i), element_) != 0;
+    const std::byte* const right = table.data() + static_cast<std::size_t>(first % kPeriod) * element_;
+    if (std::memcmp(data, right, bytes) != 0) {
+      for (std::size_t at = 0; at < bytes; at += element_) {
+        wrong += std::memcmp(data + at, right + at, element_) != 0;
       }
     }
     data += bytes;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,16 +25,23 @@ class Pattern {
   Pattern(DType dtype, ReduceOp op, int size);
 
   // Writes elements [first, first + count) of what `source` supplies (a rank, or Piece::kReduced).
-  void Write(int source, std::int64_t first, std::int64_t count, std::byte* to) const;
+  void Write(int source, std::int64_t first, std::int64_t count, std::byte* to);
   // How many of these elements at `data` differ from what Write would have written.
-  std::int64_t CountWrong(int source, std::int64_t first, std::int64_t count, const std::byte* data) const;
+  std::int64_t CountWrong(int source, std::int64_t first, std::int64_t count, const std::byte* data);
+
+  // How many tables are kept: at most 16, of sources that Write or CountWrong was called for.
+  std::size_t tables() const { return tables_.size(); }
 
  private:
-  const std::byte* At(int source, std::int64_t index) const;
+  using Table = std::vector<std::byte>;  // the elements of a period
 
+  const Table& TableOf(int source);
+
+  DType dtype_;
+  ReduceOp op_;
   std::size_t element_;
   int size_;
-  std::vector<std::vector<std::byte>> tables_;  // one per rank, then the reduced one
+  std::map<int, Table> tables_;  // by source
 };
 
 }  // namespace tutti::cli

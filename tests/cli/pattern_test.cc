@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kCount = 10000;
 
-std::vector<std::byte> Written(const Pattern& pattern, int source, std::int64_t first, DType dtype) {
+std::vector<std::byte> Written(Pattern& pattern, int source, std::int64_t first, DType dtype) {
   std::vector<std::byte> data(static_cast<std::size_t>(kCount * SizeOf(dtype)));
   pattern.Write(source, first, kCount, data.data());
   return data;
@@ -19,7 +19,7 @@ std::vector<std::byte> Written(const Pattern& pattern, int source, std::int64_t 
 TEST(PatternTest, AcceptsItselfInEveryDTypeAndOp) {
   for (DType dtype : kAllDTypes) {
     for (ReduceOp op : kAllReduceOps) {
-      const Pattern pattern(dtype, op, 5);
+      Pattern pattern(dtype, op, 5);
       for (int source : {0, 4, Piece::kReduced}) {
         const std::vector<std::byte> data = Written(pattern, source, 17, dtype);
         EXPECT_EQ(pattern.CountWrong(source, 17, kCount, data.data()), 0) << Name(dtype) << " " << Name(op);
@@ -29,7 +29,7 @@ TEST(PatternTest, AcceptsItselfInEveryDTypeAndOp) {
 }
 
 TEST(PatternTest, SumsArePlainSums) {
-  const Pattern pattern(DType::kF32, ReduceOp::kSum, 3);
+  Pattern pattern(DType::kF32, ReduceOp::kSum, 3);
   std::vector<float> total(kCount), part(kCount), reduced(kCount);
   for (int rank = 0; rank < 3; ++rank) {
     pattern.Write(rank, 0, kCount, reinterpret_cast<std::byte*>(part.data()));
@@ -40,8 +40,8 @@ TEST(PatternTest, SumsArePlainSums) {
 }
 
 TEST(PatternTest, HalvesAreRightBits) {
-  const Pattern pattern(DType::kF16, ReduceOp::kMax, 2);
-  const Pattern same(DType::kI32, ReduceOp::kMax, 2);
+  Pattern pattern(DType::kF16, ReduceOp::kMax, 2);
+  Pattern same(DType::kI32, ReduceOp::kMax, 2);
   std::vector<std::uint16_t> halves(kCount);
   std::vector<std::int32_t> integers(kCount);
   pattern.Write(0, 0, kCount, reinterpret_cast<std::byte*>(halves.data()));
@@ -54,7 +54,7 @@ TEST(PatternTest, HalvesAreRightBits) {
 }
 
 TEST(PatternTest, CountsWrongElementsAndMisplacedOnes) {
-  const Pattern pattern(DType::kF32, ReduceOp::kSum, 2);
+  Pattern pattern(DType::kF32, ReduceOp::kSum, 2);
   std::vector<std::byte> data = Written(pattern, 0, 0, DType::kF32);
   data[4 * 100 + 3] ^= std::byte{0x40};
   data[4 * 9999] ^= std::byte{1};
@@ -63,6 +63,17 @@ TEST(PatternTest, CountsWrongElementsAndMisplacedOnes) {
     EXPECT_GT(pattern.CountWrong(0, 0, kCount, Written(pattern, 0, shift, DType::kF32).data()), kCount / 2);
   }
   EXPECT_GT(pattern.CountWrong(0, 0, kCount, Written(pattern, 1, 0, DType::kF32).data()), kCount / 2);
+}
+
+TEST(PatternTest, KeepsFewTablesInALargeWorld) {
+  Pattern pattern(DType::kF32, ReduceOp::kSum, 64);
+  EXPECT_EQ(pattern.tables(), 0);
+  const std::vector<std::byte> own = Written(pattern, 7, 0, DType::kF32);
+  EXPECT_GT(pattern.CountWrong(Piece::kReduced, 0, kCount, own.data()), 0);
+  EXPECT_EQ(pattern.tables(), 2) << "an all_reduce needs no others";
+  for (int source = 0; source < 64; ++source) Written(pattern, source, 0, DType::kF32);
+  EXPECT_LE(pattern.tables(), 16);
+  EXPECT_EQ(pattern.CountWrong(7, 0, kCount, own.data()), 0);
 }
 
 TEST(PatternTest, KnowsWhatIsNotExact) {

@@ -36,7 +36,7 @@ class BenchRank {
     std::int64_t engine_waiting_ns = 0;
   };
 
-  BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, BenchMemory& memory,
+  BenchRank(Communicator& communicator, const BenchOptions& options, Pattern& pattern, BenchMemory& memory,
             const Traffic& traffic, const CallOptions& call)
       : communicator_(communicator),
         options_(options),
@@ -106,7 +106,7 @@ class BenchRank {
 
   Communicator& communicator_;
   const BenchOptions& options_;
-  const Pattern& pattern_;
+  Pattern& pattern_;
   BenchMemory& memory_;
   const Traffic& traffic_;
   const CallOptions& call_;

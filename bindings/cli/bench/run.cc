@@ -204,7 +204,7 @@ class CaseRun {
   const Subject subject_;
   BenchMemory memory_;
   const BenchReport& report_;
-  const Pattern pattern_;
+  Pattern pattern_;
   CallOptions call_;
   RawNccl* nccl_;
   absl::Status unserved_;  // of the last size that was left out

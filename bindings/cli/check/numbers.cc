@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kElement = sizeof(float);
 
 // What is wrong with the output of a call; OK if nothing is.
-absl::Status Compare(const Traffic& traffic, const Pattern& pattern, const std::byte* output) {
+absl::Status Compare(const Traffic& traffic, Pattern& pattern, const std::byte* output) {
   const auto count = static_cast<std::size_t>(traffic.output_count());
   std::vector<float> expected(count);
   std::vector<float> got(count);
@@ -44,7 +44,7 @@ absl::Status MakeCall(Communicator& world, const Schedule& schedule, const Traff
   const absl::StatusOr<Traffic> traffic =
       MakeTraffic(schedule.collective, options, /*bytes=*/0, count, world.rank(), world.size());
   if (!traffic.ok()) return traffic.status();
-  const Pattern pattern(options.dtype, options.op, world.size());
+  Pattern pattern(options.dtype, options.op, world.size());
   const bool in_place = traffic->spec.in_place;
   const std::int64_t inputs = in_place ? traffic->in_place_count() : traffic->input_count();
   const absl::StatusOr<Buffer> in = world.Allocate(inputs * kElement);
