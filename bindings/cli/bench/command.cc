@@ -288,6 +288,9 @@ absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
   absl::StatusOr<BenchCases> cases = CasesOfFlags(job.flags, ranks);
   if (!cases.ok()) return cases.status();
   job.cases = *std::move(cases);
+  if (!launched && options.transport != "inproc") {
+    if (absl::Status shared = CheckFilesOfRanks(job.flags.outputs); !shared.ok()) return shared;
+  }
   if (identity->rank == 0) {
     absl::StatusOr<std::vector<BenchRecord>> earlier = CheckOutputs(job.flags.outputs);
     if (!earlier.ok()) return earlier.status();

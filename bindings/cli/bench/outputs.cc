@@ -1,11 +1,16 @@
 #include "bindings/cli/bench/outputs.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "bindings/cli/bench/comparison.h"
 #include "bindings/cli/bench/picture.h"
 #include "bindings/cli/svg_shapes.h"
@@ -22,7 +27,33 @@ std::string NameOf(const BenchOutputs& outputs) {
   return "this run";
 }
 
+// The descriptor that a path names, as /dev/fd/63, into which a shell turns >(gzip > rows.gz); -1 where none is named.
+int DescriptorOf(absl::string_view path) {
+  int descriptor = -1;
+  const bool names_one = absl::ConsumePrefix(&path, "/dev/fd/") || absl::ConsumePrefix(&path, "/proc/self/fd/");
+  return names_one && absl::SimpleAtoi(path, &descriptor) ? descriptor : -1;
+}
+
 }  // namespace
+
+absl::Status CheckFilesOfRanks(const BenchOutputs& outputs) {
+  std::vector<NamedFile> files = {{"--json", outputs.json}, {"--jsonl", outputs.jsonl}, {"--csv", outputs.csv}};
+  for (const std::string& earlier : outputs.compare) files.push_back({"--compare", earlier});
+  for (const NamedFile& file : files) {
+    if (DescriptorOf(file.path) <= STDERR_FILENO) continue;
+    return absl::InvalidArgumentError(absl::StrCat(file.flag, " ", file.path,
+                                                   ": ranks are processes that do not inherit this descriptor; name a "
+                                                   "file, or add --transport inproc, whose ranks are threads"));
+  }
+  for (const std::string& earlier : outputs.compare) {
+    std::error_code unknown;
+    if (!std::filesystem::is_fifo(earlier, unknown)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--compare ", earlier,
+                                                   ": a pipe cannot be read twice, by this process and by rank 0; name "
+                                                   "a file, or add --transport inproc, whose ranks are threads"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<BenchRecord>> CheckOutputs(const BenchOutputs& outputs) {
   std::vector<NamedFile> files;

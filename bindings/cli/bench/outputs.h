@@ -34,6 +34,10 @@ struct BenchOutputs {
 // runs. Changes no file.
 absl::StatusOr<std::vector<BenchRecord>> CheckOutputs(const BenchOutputs& outputs);
 
+// Whether ranks that this process starts can open the files that this process can: InvalidArgument names one that is a
+// descriptor, or a pipe with an earlier run. Reads no file; asked before CheckOutputs, which reads a pipe to its end.
+absl::Status CheckFilesOfRanks(const BenchOutputs& outputs);
+
 // Prints the comparison of earlier runs, and draws them where a file is named.
 absl::Status CompareRecords(const BenchOutputs& outputs, absl::Span<const BenchRecord> records);
 

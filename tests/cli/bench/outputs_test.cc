@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -333,6 +334,31 @@ TEST(BenchOutputsTest, RefusesAnEmptyName) {
     EXPECT_EQ(run.out, "") << flag;
     EXPECT_THAT(run.err, HasSubstr(flag + ": '' is the name of no file; write one, or leave the flag out"));
   }
+}
+
+// A shell turns >(…) and <(…) into descriptors of this process, which ranks do not inherit.
+TEST(BenchOutputsTest, RefusesWhatRanksCannotOpen) {
+  const std::string bench = "bench all_reduce -b 4 -e 4 --iters 1 ";
+  for (const std::string file :
+       {"--json /dev/fd/7 7>&1", "--csv /proc/self/fd/7 7>&1", "--compare /dev/fd/7 7</dev/null"}) {
+    const CommandRun run = RunTutti(bench + file);
+    EXPECT_EQ(run.exit_code, 2) << file;
+    EXPECT_EQ(run.out, "") << file;
+    EXPECT_THAT(run.err, HasSubstr("fd/7: ranks are processes that do not inherit this descriptor; name a file, or"));
+  }
+  const CommandRun threads = RunTutti(bench + "--transport inproc --jsonl /dev/fd/7 7>&1 >/dev/null");
+  EXPECT_EQ(threads.exit_code, 0) << threads.err;
+  EXPECT_THAT(threads.out, HasSubstr("p50_us\":"));
+  EXPECT_EQ(RunTutti(bench + "--json /dev/fd/1").exit_code, 0);
+}
+
+// Nobody writes into the pipe, so that whoever opened it would wait without end.
+TEST(BenchOutputsTest, RefusesAPipeThatWouldBeReadTwice) {
+  const ScratchFile pipe(".fifo");
+  ASSERT_EQ(::mkfifo(pipe.path().c_str(), 0600), 0);
+  const CommandRun run = RunTutti("bench all_reduce -b 4 -e 4 --iters 1 --compare " + pipe.path());
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--compare " + pipe.path() + ": a pipe cannot be read twice"));
 }
 
 // Waits until the file has a row, which a run without an end writes soon.
