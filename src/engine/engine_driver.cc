@@ -132,8 +132,7 @@ void Engine::ThreadMain(std::uint32_t seen) {
 bool Engine::PollsOn(const Goal& goal, Backoff& backoff) {
   if (!executor_->waits_for_messages() || executor_->polls_device()) return backoff.Pause();
   // The engine thread, which has no program in particular, waits for all.
-  const bool is_caller = goal.milestone != nullptr;
-  if (!message_wait_.PollsOn(options_.now_ns(), goal.program, is_caller)) return false;
+  if (!message_wait_.PollsOn(options_.now_ns(), goal.program)) return false;
   sched_yield();  // perhaps the peer that this thread waits for needs this core
   return true;
 }

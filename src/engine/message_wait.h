@@ -15,11 +15,6 @@ namespace tutti {
 // where other programs keep the cores busy, a thread that has given its core away gets it back late, while one that
 // sleeps is woken at once. So a wait polls only while polls meet their messages in time: those of this kind of waits.
 //
-// A caller, which has nothing else to do, polls on through a long wait, of up to kStayNanos, as long as nobody else
-// wants its core: as long as the core comes back soon each time that the thread has given it away. A thread that waits
-// for the same reason on this core gives it back after a few microseconds, and so does the kernel; one that computes
-// keeps it for milliseconds. The thread that does not get its core back soon sleeps for the rest of the wait.
-//
 // On a link with a long way, waits are long, and often equally long. A thread that sleeps in such a wait sets an alarm
 // for a time shortly before the message is due, and polls from then on: the processor, which may have gone to sleep,
 // too, is awake when the message comes. Where a thread sleeps and its waits are shorter, no alarm is set, and nothing
@@ -37,21 +32,12 @@ class MessageWait {
   // the 50 µs of a wake-up are at least 2 % of the wait.
   static constexpr std::int64_t kMinDueNanos = kPollNanos + kAlarmBeforeNanos;
   static constexpr std::int64_t kMaxDueNanos = 2'500'000;
-  // How long a caller polls that keeps its core: a sleep costs 2 % of so long a wait.
-  static constexpr std::int64_t kStayNanos = 2'500'000;
-  // A core that has come back so soon was kept.
-  static constexpr std::int64_t kKeptNanos = 50'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep, until alarm_ns().
-  // `kind` says what the thread waits for (see WaitHistories), `is_caller` whether the thread has nothing else to do; a
-  // wait is what its first poll says.
-  bool PollsOn(std::int64_t now_ns, const void* kind, bool is_caller) {
-    if (!is_waiting()) Begin(now_ns, kind, is_caller);
-    kept_core_ = kept_core_ && now_ns - last_poll_ns_ <= kKeptNanos;
-    last_poll_ns_ = now_ns;
-    if (polls_at_once_ && now_ns - began_ns_ < kPollNanos) return true;
-    if (stays_) return kept_core_ && now_ns - began_ns_ < kStayNanos;
-    return !polls_at_once_ && AlarmHasRung(now_ns);
+  // `kind` says what the thread waits for (see WaitHistories); a wait is of the kind that its first poll names.
+  bool PollsOn(std::int64_t now_ns, const void* kind) {
+    if (!is_waiting()) Begin(now_ns, kind);
+    return polls_at_once_ ? now_ns - began_ns_ < kPollNanos : AlarmHasRung(now_ns);
   }
 
   // When a thread that sleeps is to poll though nothing has woken it; the largest integer: never. A time that has just
@@ -67,7 +53,6 @@ class MessageWait {
   void Ended(std::int64_t now_ns) {
     if (!is_waiting()) return;
     const std::int64_t waited = now_ns - std::exchange(began_ns_, kNotWaiting);
-    if (stays_) history_->kept_core.EndWait(kept_core_ && waited < kStayNanos);
     if (polls_at_once_) return histories_.EndPolled(waited < kPollNanos);
     // A message that came before the alarm has cost no poll.
     if (now_ns >= alarm_ns_) history_->after_alarm.EndWait(AlarmHasRung(now_ns));
@@ -79,16 +64,13 @@ class MessageWait {
   static constexpr std::int64_t kNotWaiting = -1;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-  void Begin(std::int64_t now_ns, const void* kind, bool is_caller) {
-    began_ns_ = last_poll_ns_ = now_ns;
+  void Begin(std::int64_t now_ns, const void* kind) {
+    began_ns_ = now_ns;
     alarm_ns_ = kNever;
-    kept_core_ = true;
     history_ = &histories_.Begin(kind);
     polls_at_once_ = history_->at_once.BeginWait();
-    stays_ = is_caller && history_->kept_core.BeginWait();
     const std::int64_t due = history_->unpolled.nanos();
-    if (polls_at_once_ || stays_ || due < kMinDueNanos || due > kMaxDueNanos || !history_->after_alarm.BeginWait())
-      return;
+    if (polls_at_once_ || due < kMinDueNanos || due > kMaxDueNanos || !history_->after_alarm.BeginWait()) return;
     alarm_ns_ = now_ns + due - kAlarmBeforeNanos;
   }
 
@@ -98,9 +80,6 @@ class MessageWait {
   std::int64_t began_ns_ = kNotWaiting;
   WaitHistory* history_ = nullptr;  // the one by which this wait goes
   bool polls_at_once_ = false;      // in this wait
-  bool stays_ = false;              // polls on in this wait while the core is kept
-  bool kept_core_ = true;           // in this wait
-  std::int64_t last_poll_ns_ = 0;   // in this wait
   std::int64_t alarm_ns_ = kNever;  // in this wait
   WaitHistories histories_;
 };

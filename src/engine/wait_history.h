@@ -39,30 +39,6 @@ class PollHistory {
   int waits_until_try_ = 1;
 };
 
-// Whether a thread that polls gets its core back soon each time that it gives the core away. A thread that does not may
-// get its message milliseconds late, a hundred times what polls gain: so the first such wait ends the polls, and one
-// wait in many tries them again.
-class KeptCore {
- public:
-  // Called once as a wait begins; true when the wait is to have such polls.
-  bool BeginWait() { return kept_ || --waits_until_try_ <= 0; }
-
-  // Called as a wait that had such polls ends: whether its message came while the thread polled and kept its core.
-  void EndWait(bool kept) {
-    kept_ = kept;
-    waits_until_try_ = waits_between_tries_;
-    waits_between_tries_ = kept ? kMinBetweenTries : std::min(2 * waits_between_tries_, kMaxBetweenTries);
-  }
-
- private:
-  static constexpr int kMinBetweenTries = 64;
-  static constexpr int kMaxBetweenTries = 4096;
-
-  bool kept_ = true;
-  int waits_between_tries_ = kMinBetweenTries;
-  int waits_until_try_ = 0;
-};
-
 // The shortest of the last kWaits waits or more, less than twice as many.
 class ShortestWait {
  public:
@@ -88,7 +64,6 @@ class ShortestWait {
 struct WaitHistory {
   PollHistory at_once;      // polls with which a wait begins
   PollHistory after_alarm;  // polls after a sleep
-  KeptCore kept_core;       // polls for as long as the thread keeps its core
   ShortestWait unpolled;    // the waits that did not begin with polls
 };
 
@@ -149,9 +124,7 @@ class WaitHistories {
   }
 
   void Count() {
-    if (kind_->waits == kFew || ++kind_->waits < kFew) return;
-    kind_->history.at_once = all_.at_once;
-    kind_->history.kept_core = all_.kept_core;
+    if (kind_->waits < kFew && ++kind_->waits == kFew) kind_->history.at_once = all_.at_once;
   }
 
   WaitHistory all_;

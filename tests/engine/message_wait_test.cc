@@ -17,15 +17,13 @@ constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 // A thread that polls as MessageWait tells it to, at times that the test chooses.
 class Waiter {
  public:
-  explicit Waiter(bool is_caller = false) : is_caller_(is_caller) {}
-
   // Waits for a message that comes `after` nanoseconds from now; returns whether the thread sleeps until it comes. A
   // thread that sleeps runs again 20 µs after the message has come, or after its alarm.
   bool SleepsUntil(std::int64_t after, const void* kind = nullptr) {
     const std::int64_t comes = now_ + after;
     bool sleeps = false;
     while (now_ < comes) {
-      sleeps = !wait_.PollsOn(now_, kind, is_caller_);
+      sleeps = !wait_.PollsOn(now_, kind);
       if (sleeps) {
         now_ = std::min(comes, wait_.alarm_ns(now_)) + 20'000;
       } else {
@@ -42,7 +40,7 @@ class Waiter {
     SleepsUntil(after);
     return tries;
   }
-  bool PollsOn(std::int64_t now) { return wait_.PollsOn(now, nullptr, is_caller_); }
+  bool PollsOn(std::int64_t now) { return wait_.PollsOn(now, nullptr); }
   void Compute(std::int64_t nanos) {
     now_ += nanos;
     wait_.Ended(now_);  // a poll that finds something at once, which is no wait
@@ -59,7 +57,6 @@ class Waiter {
   std::int64_t polled() const { return polled_; }  // nanoseconds in all
 
  private:
-  const bool is_caller_;
   MessageWait wait_;
   std::int64_t now_ = 123;
   std::int64_t polled_ = 0;
@@ -206,10 +203,10 @@ TEST(MessageWaitTest, AWaitIsOneWhoeverDrives) {
   constexpr char kFirst = 0;
   constexpr char kSecond = 0;
   MessageWait wait;
-  EXPECT_TRUE(wait.PollsOn(0, &kFirst, false));
-  EXPECT_TRUE(wait.PollsOn(MessageWait::kPollNanos - 1, &kSecond, false));
-  EXPECT_FALSE(wait.PollsOn(MessageWait::kPollNanos, &kSecond, false));
-  EXPECT_FALSE(wait.PollsOn(MessageWait::kPollNanos + 1, &kFirst, false));
+  EXPECT_TRUE(wait.PollsOn(0, &kFirst));
+  EXPECT_TRUE(wait.PollsOn(MessageWait::kPollNanos - 1, &kSecond));
+  EXPECT_FALSE(wait.PollsOn(MessageWait::kPollNanos, &kSecond));
+  EXPECT_FALSE(wait.PollsOn(MessageWait::kPollNanos + 1, &kFirst));
 }
 
 TEST(MessageWaitTest, NoAlarmIsSetWhereAWakeUpIsLittle) {
@@ -218,49 +215,6 @@ TEST(MessageWaitTest, NoAlarmIsSetWhereAWakeUpIsLittle) {
   const std::int64_t before = waiter.polled();
   EXPECT_EQ(waiter.CountSlept(200, kLong), 200);
   EXPECT_LE(waiter.polled() - before, 200 / 32 * MessageWait::kPollNanos);  // of waits that try polls at once
-}
-
-// Waits whose lengths differ, for which no alarm can be right.
-int CountSleptInUnequalWaits(Waiter& waiter) {
-  int slept = 0;
-  for (int i = 0; i < 100; ++i) slept += waiter.SleepsUntil(i % 2 == 0 ? 400'000 : 2 * kKnown) ? 1 : 0;
-  return slept;
-}
-
-TEST(MessageWaitTest, ACallerThatKeepsItsCorePollsThroughLongWaits) {
-  Waiter caller(/*is_caller=*/true), engine_thread;
-  EXPECT_EQ(CountSleptInUnequalWaits(caller), 0);
-  EXPECT_GT(CountSleptInUnequalWaits(engine_thread), 45);
-}
-
-TEST(MessageWaitTest, ACallerPollsForABoundedTimeAndThenSeldom) {
-  Waiter caller(/*is_caller=*/true);
-  EXPECT_TRUE(caller.SleepsUntil(kLong));
-  EXPECT_LE(caller.polled(), MessageWait::kStayNanos);
-  EXPECT_EQ(caller.CountSlept(1000, kLong), 1000);
-  EXPECT_LE(caller.polled(), 6 * MessageWait::kStayNanos + 200 * MessageWait::kPollNanos);
-}
-
-TEST(MessageWaitTest, ACallerWhoseCoreComesBackLateSleepsAndTriesAgainInManyWaits) {
-  Waiter caller(/*is_caller=*/true);
-  EXPECT_EQ(caller.CountSlept(20, kKnown), 0);  // polls at once do not pay any more
-  EXPECT_TRUE(caller.PollsOn(caller.now()));
-  EXPECT_FALSE(caller.PollsOn(caller.now() + 3 * MessageWait::kKeptNanos / 2 + MessageWait::kPollNanos));
-  caller.Compute(kLong);
-  std::int64_t polled = caller.polled();
-  for (int i = 0; i < 63; ++i) caller.SleepsUntil(kKnown);
-  EXPECT_LE(caller.polled() - polled, 63 * MessageWait::kPollNanos) << "after alarms";
-  polled = caller.polled();
-  for (int i = 0; i < 10; ++i) caller.SleepsUntil(kKnown);
-  EXPECT_EQ(caller.polled() - polled, 10 * kKnown);
-}
-
-TEST(MessageWaitTest, OthersThatPollOnTheCoreDoNotEndThePolls) {
-  Waiter caller(/*is_caller=*/true);
-  const std::int64_t began = caller.now();
-  std::int64_t now = began;
-  while (caller.PollsOn(now)) now += 5'000;
-  EXPECT_GE(now - began, MessageWait::kStayNanos);
 }
 
 }  // namespace
