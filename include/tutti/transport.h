@@ -113,7 +113,7 @@ class Transport {
   virtual void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
   // Moves messages and calls completions; true when any was called, or a part of a message was copied whose rest the
-  // next call copies. Takes a bounded part of what has arrived (UCX: at most 64 KB of each socket, 512 KB from mapped
+  // next call copies. Takes a bounded part of what has arrived (UCX: at most 112 KB of each socket, 512 KB from mapped
   // memory or a rank on another node, and 8 MB that came from there before its receive was posted; in one process: what
   // came before the call), for one that comes again at once.
   virtual bool Progress() = 0;
@@ -144,7 +144,7 @@ class Transport {
   // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
   // engine's. Every unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so
   // does every message with it that is posted afterwards. One exception: a Recv whose message has begun to arrive, from
-  // a peer that still lives or that lived on another node, ends when the rest of the message arrives, or by Shutdown.
+  // a peer of this node that still lives, ends when the rest of the message arrives, or by Shutdown.
   virtual absl::Span<const Loss> Check() = 0;
 
   // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. Meant for a peer that takes nothing
@@ -156,10 +156,10 @@ class Transport {
   virtual std::int64_t BytesMovedWith(Rank /*peer*/) const { return 0; }
 
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
-  // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message
-  // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. Discard,
-  // Drain and Check throw messages away. The transport remembers the last kMaxDiscarded groups. No Recv of the group
-  // is posted until Accept.
+  // a later Progress (one whose message has begun to arrive from this node: when that has arrived, or its peer is
+  // lost), and a message that comes for the group, before or after this call, is thrown away, so that the Send of the
+  // peer ends. Discard, Drain and Check throw messages away. The transport remembers the last kMaxDiscarded groups. No
+  // Recv of the group is posted until Accept.
   static constexpr std::size_t kMaxDiscarded = 4096;
   virtual void Discard(std::uint32_t group) = 0;
   // The number `group` is about to name another group: messages that have come for it are thrown away, those that come
@@ -171,7 +171,7 @@ class Transport {
   // is lost.
   virtual void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) = 0;
   // The next note that a peer has told this rank, in the order of their coming; nullopt: none. Notes are taken in by
-  // Progress, Drain, Check and HasLeft. A transport keeps the last kMaxNotes that nobody has taken.
+  // Progress, Drain, Sleep and HasLeft. A transport keeps the last kMaxNotes that nobody has taken.
   static constexpr std::size_t kMaxNotes = 4096;
   virtual std::optional<Note> TakeNote() = 0;
 

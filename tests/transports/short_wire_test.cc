@@ -22,6 +22,7 @@ using testing::HasSubstr;
 // Keeps what comes over a short wire; the payload of a frame whose tag is kUnwanted is not wanted.
 struct Recorder : ShortReceiver {
   static constexpr std::uint64_t kUnwanted = 666;
+  static constexpr std::uint64_t kWrong = 667;  // of a frame that breaks the receiver's rules
   struct Frame {
     ShortHeader header;
     std::string payload;
@@ -33,9 +34,10 @@ struct Recorder : ShortReceiver {
     frames.push_back({header, std::string(static_cast<std::size_t>(header.payload()), '?')});
     return header.tag == kUnwanted ? nullptr : reinterpret_cast<std::byte*>(frames.back().payload.data());
   }
-  void EndFrame(Rank /*peer*/, const ShortHeader& header) override {
+  bool EndFrame(Rank /*peer*/, const ShortHeader& header) override {
     EXPECT_EQ(std::memcmp(&header, &frames.back().header, sizeof(header)), 0);
     frames.back().whole = true;
+    return header.tag != kWrong;
   }
 
   std::vector<Frame> frames;
@@ -134,9 +136,9 @@ TEST(ShortWire, WhatDoesNotFitWaitsAndArrivesInItsOrder) {
       }
     }
     EXPECT_GT(waiting.size(), 50u);
-    EXPECT_EQ(pair.from_news.controls, 3) << "the first has left at once";
+    EXPECT_EQ(pair.from_news.unawaited, 9 + 3) << "announcements and notes, but the first, which left at once";
     pair.MoveAll(buffer);
-    EXPECT_EQ(pair.from_news.controls, 0);
+    EXPECT_EQ(pair.from_news.unawaited, 0);
     std::vector<std::uint32_t> ended;
     for (const WireEnd& end : pair.from_news.ended) ended.push_back(end.operation);
     EXPECT_EQ(ended, waiting);
@@ -216,6 +218,15 @@ TEST(ShortWire, WhatIsNoFrameEndsTheWire) {
   }
 }
 
+TEST(ShortWire, AFrameThatItsReceiverRefusesEndsTheWire) {
+  Ends ends;
+  ends.Say({.tag = Recorder::kWrong, .bytes = 2}, "no");
+  ends.Say({.tag = 3, .bytes = 2}, "ok");
+  while (!ends.wire.ended()) ends.Receive();
+  EXPECT_EQ(*ends.wire.ended(), "it sent what is no control message");
+  EXPECT_EQ(ends.recorder.frames.size(), 1u);
+}
+
 TEST(ShortWire, ThePeersEndIsHeardBehindAllThatItSent) {
   for (const bool in_the_middle : {false, true}) {
     Ends ends;
@@ -265,9 +276,9 @@ TEST(ShortWire, WhatIsForgottenIsNotRead) {
   pair.from.ForgetSends();
   out.reset();  // a sanitizer would tell of a read
   EXPECT_FALSE(pair.from.sends());
-  EXPECT_EQ(pair.from_news.controls, 0);
+  EXPECT_EQ(pair.from_news.unawaited, 0);
   pair.from.Tell(control);
-  EXPECT_EQ(pair.from_news.controls, 0);
+  EXPECT_EQ(pair.from_news.unawaited, 0);
   pair.MoveAll();
   EXPECT_TRUE(pair.from_news.ended.empty());
 }

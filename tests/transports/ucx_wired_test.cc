@@ -1,4 +1,4 @@
-// Longer messages between nodes, whose payload goes over wires (transports/ucx/wire.h): what is particular to them.
+// Messages between nodes, which go over wires (transports/ucx/wired.cc): what is particular to them.
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -11,9 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/descriptors.h"
 #include "gmock/gmock.h"
-#include "tests/transports/conformance.h"
-#include "tests/transports/wire_pair.h"
-#include "transports/ucx/address.h"
+#include "tests/transports/payload.h"
+#include "tests/transports/wired_world.h"
 
 namespace tutti {
 namespace {
@@ -22,52 +21,10 @@ using testing::HasSubstr;
 
 constexpr std::size_t kVeryLong = 16 << 20;
 
-// Each rank claims to be a node of its own.
-TransportMaker Nodes(int connections) {
-  return {absl::StrCat("connections_", connections), /*maps_peers=*/false,
-          [connections](int size, const TransportOptions& options) {
-            std::vector<std::unique_ptr<Transport>> transports;
-            for (Rank rank = 0; rank < size; ++rank) {
-              const UcxOptions ucx = {
-                  .interface = "lo", .node = absl::StrCat("node", rank), .connections = connections};
-              transports.push_back(MakeUcxTransport(ucx, options).value());
-            }
-            return transports;
-          }};
-}
-
 INSTANTIATE_TEST_SUITE_P(UcxWired, TransportConformance, testing::Values(Nodes(3)), NameOfMaker);
 
 class UcxWired : public TransportConformance {};
 INSTANTIATE_TEST_SUITE_P(, UcxWired, testing::Values(Nodes(1), Nodes(3)), NameOfMaker);
-
-bool IsFilledWith(const std::string& data, char c) { return data.find_first_not_of(c) == std::string::npos; }
-
-// A message whose memory is overwritten when it ends: from then on the transport must neither read nor write there.
-struct PoisonedOp : Completion {
-  PoisonedOp() {
-    done = [](Completion* self, const absl::Status& s) {
-      auto* const op = static_cast<PoisonedOp*>(self);
-      op->status = s;
-      ++op->calls;
-      op->as_expected = op->expected == nullptr || op->data == *op->expected;
-      std::fill(op->data.begin(), op->data.end(), 'p');
-    };
-  }
-  PoisonedOp(const PoisonedOp&) = delete;
-  PoisonedOp& operator=(const PoisonedOp&) = delete;
-
-  std::string data;
-  const std::string* expected = nullptr;  // compared with `data` at the end
-  bool as_expected = false;
-  absl::Status status;
-  int calls = 0;
-};
-
-template <typename Ops>
-bool AllEnded(const Ops& ops) {
-  return std::all_of(ops.begin(), ops.end(), [](const auto& op) { return op.calls > 0; });
-}
 
 // Messages of a world whose sizes and contents are known to all ranks: of a few tags, and of one tag from any rank.
 struct Traffic {
@@ -451,55 +408,36 @@ TEST_P(UcxWired, APeerThatIsDisconnectedInTheMiddleOfAMessageTouchesNoMemory) {
   });
 }
 
-// Calls `act` for both ranks, at the same time.
-void AsBoth(absl::Span<const std::unique_ptr<Transport>> transports, const std::function<void(Rank, Transport&)>& act) {
-  std::thread other([&] { act(1, *transports[1]); });
-  act(0, *transports[0]);
-  other.join();
-}
-
-// Connects two ranks, and returns their addresses.
-std::vector<std::string> ConnectBoth(absl::Span<const std::unique_ptr<Transport>> transports) {
-  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
-  AsBoth(transports, [&](Rank rank, Transport& me) {
-    EXPECT_EQ(me.Connect(rank, addresses, absl::Now() + absl::Minutes(1)), absl::OkStatus());
-  });
-  return addresses;
-}
-
-// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first; these
-// ends are of this process, too.
-std::vector<int> ConnectionsTo(const std::string& blob) {
-  const std::string listened = ucx::DecodeAddress(blob)->wire;
-  std::vector<int> found;
-  for (const int fd : OpenDescriptors()) {
-    std::string peer(listened.size(), '\0');
-    auto bytes = static_cast<socklen_t>(peer.size());
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-TEST(UcxWiredBroken, APeerThatBreaksTheRulesIsNamed) {
-  const ucx::FrameHeader half = {.bytes = 100, .length = 50};
-  const std::string part = std::string(reinterpret_cast<const char*>(&half), sizeof(half)) + Payload(50, 1);
-  const std::pair<std::string, std::string> wrongs[] = {{std::string(100, 'x'), "what is no frame"},
-                                                        {part + part, "message 0 that overlap"}};
-  for (std::size_t connection = 0; connection < 2; ++connection) {
-    const auto& [bytes, what] = wrongs[connection];
-    const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
-    const std::vector<int> from_peer = ConnectionsTo(ConnectBoth(transports)[0]);
-    ASSERT_EQ(from_peer.size(), 2u);
-    ASSERT_EQ(write(from_peer[connection], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-    absl::Span<const Loss> losses;
-    while ((losses = transports[0]->Check()).empty()) {
-      transports[0]->Progress();
-      transports[0]->Sleep(absl::Now() + absl::Milliseconds(5));
+// The second send takes the announcement of the first with it, so that both have left when the peer is given up.
+TEST_P(UcxWired, ADisconnectEndsEachMessageOnceAndNoOther) {
+  const absl::Status cause = absl::UnavailableError("given up");
+  std::atomic<bool> given_up = false;
+  RunRanks(3, [&](RankDriver& me) {
+    std::deque<PoisonedOp> sends(2);
+    PoisonedOp message;
+    message.data.assign(100, me.rank == 2 ? 's' : '?');
+    if (me.rank == 0) {
+      sends[0].data.assign(64 << 10, 's');
+      sends[1].data.assign(8, 's');
+      for (std::size_t i = 0; i < 2; ++i) Send(me, 1, i, &sends[i]);
+      me.transport.Disconnect(1, cause);
+      Recv(me, 2, 5, &message);
+      for (int i = 0; i < 20; ++i) me.transport.Progress();
+      EXPECT_EQ(message.calls, 0);
+      for (const PoisonedOp& send : sends) EXPECT_EQ(send.calls, 1);
+      given_up = true;
+      me.WakeAll();
+      me.DriveUntil([&] { return message.calls > 0; });
+      EXPECT_TRUE(message.status.ok()) << message.status;
+    } else if (me.rank == 1) {
+      me.CheckUntil([&] { return !me.FirstLoss().ok(); });
+    } else {
+      me.DriveUntil([&] { return given_up.load(); });
+      Send(me, 0, 5, &message);
+      me.DriveUntil([&] { return message.calls > 0; });
     }
-    EXPECT_EQ(losses[0].peer, 1);
-    EXPECT_THAT(losses[0].cause.message(), testing::AllOf(HasSubstr("rank 1"), HasSubstr(what)));
-  }
+    me.transport.Shutdown(absl::OkStatus());
+  });
 }
 
 TEST(UcxWiredDescriptors, AllAreClosedAtTheEnd) {

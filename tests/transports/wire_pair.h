@@ -47,7 +47,7 @@ inline std::array<UniqueFd, 2> Join(int buffer = 0) {
 // Takes nothing that comes over short wires.
 struct NoShortReceiver : ShortReceiver {
   std::byte* BeginFrame(Rank /*peer*/, const ShortHeader& /*header*/) override { return nullptr; }
-  void EndFrame(Rank /*peer*/, const ShortHeader& /*header*/) override {}
+  bool EndFrame(Rank /*peer*/, const ShortHeader& /*header*/) override { return true; }
 };
 
 // One rank of `size`, with wires to one peer. The first of `sockets` is that of the short wire.

@@ -1,7 +1,7 @@
 // Control messages: the few messages that ranks exchange beside payload, when they connect, say goodbye or abort, when
 // they ask each other for whom they wait, when they tell each other that a group has failed or that they have left a
-// group, and when they have taken an announced message. All have one fixed layout, and are sent over a node's sockets
-// and, under a reserved tag, over UCX.
+// group, and when they have taken an announced message. All have one fixed layout, and are sent over a node's sockets,
+// within a node also over UCX, under a reserved tag, and between nodes over short wires.
 #ifndef TUTTI_TRANSPORTS_UCX_CONTROL_H_
 #define TUTTI_TRANSPORTS_UCX_CONTROL_H_
 
@@ -37,9 +37,9 @@ struct Control {
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;
-// The most control messages that one rank sends to another, beside questions, answers, notes and the news of taken
-// messages: a greeting, the news that its connections are set up, a goodbye or the cause of an abort, and the news that
-// it has seen a goodbye.
+// The most control messages that one rank sends to another over UCX, beside questions, answers, notes and the news of
+// taken messages: a greeting, the news that its connections are set up, a goodbye or the cause of an abort, and the
+// news that it has seen a goodbye.
 inline constexpr int kMaxControlsPerPeer = 4;
 
 // A control message on the wire: magic, kind, from, value, number, length of the text (4 bytes each, little-endian like

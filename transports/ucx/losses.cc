@@ -29,6 +29,7 @@ void UcxTransport::Disconnect(Rank peer, const absl::Status& cause) {
 
 void UcxTransport::CutLost() {
   if (!greeted_) return;  // Connect fails, and Shutdown closes what UCX is still setting up
+  if (losses_cut_ < health_.losses().size()) TakeEndedOnWires();
   for (; losses_cut_ < health_.losses().size(); ++losses_cut_) {
     const auto& [peer, cause] = health_.losses()[losses_cut_];
     // A peer that lives all the same hears of this before the sends to it end: see announced.cc.

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transports/ucx/pieces.h"
+
 namespace tutti::ucx {
 namespace {
 
@@ -50,7 +52,6 @@ void ShortWire::Tell(const Control& control) {
   if (!sends()) return;
   auto frame = std::make_unique<ControlFrame>(Encode(control));
   const void* const data = frame->data();
-  AddControls(1);
   Queue({.header = {.kind = ShortHeader::Kind::kControl, .bytes = sizeof(ControlFrame)},
          .data = data,
          .operation = {},
@@ -64,32 +65,20 @@ void ShortWire::Queue(Outgoing message) {
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
+  if (!message.operation) AddUnawaited(1);
   queue_.push_back(std::move(message));
   UpdateReady();
 }
 
 std::int64_t ShortWire::Give(absl::Span<const Outgoing> messages, std::int64_t written) {
-  std::array<iovec, 2 * kMessagesAtOnce> parts;
-  std::size_t count = 0;
-  std::int64_t asked = 0;
-  const auto add = [&](const void* data, std::int64_t bytes) {
-    const std::int64_t skipped = std::min(written, bytes);
-    written -= skipped;
-    if (skipped == bytes) return;
-    asked += bytes - skipped;
-    parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + skipped,
-                      static_cast<std::size_t>(bytes - skipped)};
-  };
+  Pieces<2 * kMessagesAtOnce> pieces(written);
   for (const Outgoing& message : messages.first(std::min(messages.size(), kMessagesAtOnce))) {
-    add(&message.header, kHeader);
-    add(message.data, message.header.payload());
+    pieces.Add(&message.header, kHeader);
+    pieces.Add(message.data, message.header.payload());
   }
-  msghdr header = {};
-  header.msg_iov = parts.data();
-  header.msg_iovlen = count;
-  const ssize_t taken = sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t taken = pieces.Send(socket_.get());
   if (taken >= 0) {
-    writable_ = taken == asked;  // the kernel tells when it takes more
+    writable_ = taken == pieces.bytes();  // the kernel tells when it takes more
     return taken;
   }
   writable_ = errno == EINTR;
@@ -97,6 +86,7 @@ std::int64_t ShortWire::Give(absl::Span<const Outgoing> messages, std::int64_t w
     // The peer has closed its end, perhaps behind bytes that are still to be read: those tell what has become of it.
     closing_ = true;
     readable_ = true;
+    error_ = errno;
   }
   return 0;
 }
@@ -113,8 +103,11 @@ bool ShortWire::Write() {
       taken -= left;
       written_ = 0;
       ++first_;
-      if (message.operation) news_.ended.push_back({false, *message.operation});
-      if (message.control != nullptr) AddControls(-1);
+      if (message.operation) {
+        news_.ended.push_back({false, *message.operation});
+      } else {
+        AddUnawaited(-1);
+      }
       message.control.reset();
     }
     written_ += taken;
@@ -126,7 +119,7 @@ void ShortWire::ForgetSends() {
   sends_ = false;
   queue_.clear();
   first_ = 0;
-  AddControls(-controls_);
+  AddUnawaited(-unawaited_);
 }
 
 void ShortWire::FinishSending() {
@@ -174,7 +167,7 @@ bool ShortWire::Read(absl::Span<std::byte> buffer, ShortReceiver& receiver) {
       return moved;
     }
     if (got == 0) {
-      EndWith("it closed its connection");
+      EndWith(error_ == 0 || error_ == EPIPE ? "it closed its connection" : std::strerror(error_));
       return moved;
     }
     moved = true;
@@ -189,7 +182,7 @@ bool ShortWire::Read(absl::Span<std::byte> buffer, ShortReceiver& receiver) {
 }
 
 void ShortWire::TakeIn(absl::Span<const std::byte> bytes, ShortReceiver& receiver) {
-  while (!bytes.empty()) {
+  while (!bytes.empty() && !ended_) {
     if (header_read_ < sizeof(header_)) {
       const std::size_t part = std::min(bytes.size(), sizeof(header_) - header_read_);
       std::memcpy(reinterpret_cast<std::byte*>(&header_) + header_read_, bytes.data(), part);
@@ -213,7 +206,7 @@ void ShortWire::EndIfWhole(ShortReceiver& receiver) {
   if (received_ < header_.payload()) return;
   header_read_ = 0;
   memory_ = nullptr;
-  receiver.EndFrame(peer_, header_);
+  if (!receiver.EndFrame(peer_, header_)) EndWith("it sent what is no control message");
 }
 
 void ShortWire::EndWith(absl::string_view why) {

@@ -35,8 +35,8 @@ class ShortReceiver {
   // A frame of `peer` begins. Its payload is written to the memory that is returned, until EndFrame or
   // ShortWire::Unwanted; nullptr: the payload is thrown away.
   virtual std::byte* BeginFrame(Rank peer, const ShortHeader& header) = 0;
-  // All of the frame has come.
-  virtual void EndFrame(Rank peer, const ShortHeader& header) = 0;
+  // All of the frame has come; false when its payload breaks the rules.
+  virtual bool EndFrame(Rank peer, const ShortHeader& header) = 0;
 };
 
 class ShortWire {
@@ -63,7 +63,8 @@ class ShortWire {
   // Throws the rest of the payload away that is being received.
   void Unwanted() { memory_ = nullptr; }
 
-  // Moves bytes if the connection is ready; true when any moved. Reads at most kReadAtOnce bytes, by way of `buffer`.
+  // Moves bytes if the connection is ready; true when any moved. Reads, by way of `buffer`, until kReadAtOnce bytes
+  // have come or more.
   bool Progress(absl::Span<std::byte> buffer, ShortReceiver& receiver);
   // What epoll has told: that bytes have come, that the connection takes bytes, that the peer has closed it.
   void SetReady(bool readable, bool writable, bool closed);
@@ -101,10 +102,9 @@ class ShortWire {
   void EndIfWhole(ShortReceiver& receiver);
   void EndWith(absl::string_view why);
   void UpdateReady();
-  // Changes the number of control messages in the queue.
-  void AddControls(int more) {
-    controls_ += more;
-    news_.controls += more;
+  void AddUnawaited(int more) {
+    unawaited_ += more;
+    news_.unawaited += more;
   }
   bool writes() const { return writable_ && first_ < queue_.size() && sends(); }
 
@@ -116,12 +116,13 @@ class ShortWire {
   bool readable_ = true;
   bool writable_ = true;
   bool closing_ = false;    // the peer has closed its side: what is left to read ends with the end of the stream
+  int error_ = 0;           // why the kernel took nothing any more
   bool is_listed_ = false;  // in WireNews::short_ready
 
   std::vector<Outgoing> queue_;  // what the kernel has not taken begins at first_
   std::size_t first_ = 0;
   std::int64_t written_ = 0;  // bytes of queue_[first_] that the kernel has taken
-  int controls_ = 0;          // in the queue, as in WireNews::controls
+  int unawaited_ = 0;         // frames in the queue without an operation, as in WireNews::unawaited
 
   ShortHeader header_;           // of the frame that is being read
   std::size_t header_read_ = 0;  // bytes of it

@@ -300,7 +300,7 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
                                                    : one_node ? kAbortLimitOnOneNode
                                                               : kAbortLimit);
   DriveUntil(end_ns, [&] {
-    const bool told = control_sends_ == 0 && !wires_.holds_controls();
+    const bool told = control_sends_ == 0 && !wires_.holds_unawaited();
     return told && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
   });
   if (cause.ok()) DeliverWired(end_ns);
@@ -322,6 +322,7 @@ void UcxTransport::CloseWorker(bool aborts) {
       ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
   }
+  TakeEndedOnWires();
   const auto all = [](const Operation&) { return true; };
   const auto why = [&](const Operation&) { return cause_; };
   EndReads(all, why);
@@ -354,6 +355,7 @@ void UcxTransport::Shutdown(const absl::Status& cause) {
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
   // In a forked child the peers are the parent's, and the memory of unfinished messages is the child's own copy.
   if (worker_->in_forked_child()) return worker_.reset();
+  meeting_.Close();  // where Connect has failed
   if (!endpoints_.empty()) SayFarewell(cause);
   CloseWorker(/*aborts=*/!cause.ok());
   links_.Close();

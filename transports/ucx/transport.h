@@ -60,8 +60,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   bool Progress() override;
   bool Drain() override;
   bool CallEnded() override;
-  // A control message that the kernel has no room for waits on its short wire.
-  bool HoldsSent() override { return wires_.holds_controls(); }
+  // Announcements and control messages that the kernel has no room for wait on their short wires, and control messages
+  // to a rank of this node for its memory.
+  bool HoldsSent() override { return wires_.holds_unawaited() || control_sends_ > 0; }
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Span<const Loss> Check() override;
@@ -222,9 +223,12 @@ class UcxTransport final : public Transport, private ShortReceiver {
   Operation* NewWiredOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   // Moves bytes over the wires, and ends what has ended there; true when anything moved.
   bool ProgressWires(bool looks);
+  // Ends the operations whose ends the wires have reported; to be called before operations are ended for another
+  // reason.
+  void TakeEndedOnWires();
   // What comes over the short wires.
   std::byte* BeginFrame(Rank peer, const ShortHeader& header) override;
-  void EndFrame(Rank peer, const ShortHeader& header) override;
+  bool EndFrame(Rank peer, const ShortHeader& header) override;
   void TakeIn(Rank peer, std::uint64_t tag, Arrival arrival);
   // Gives `receive` its message.
   void Meet(Operation& receive, Arrival arrival);

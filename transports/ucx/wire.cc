@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "transports/ucx/pieces.h"
 #include "tutti/codecs/random.h"
 
 namespace tutti::ucx {
@@ -290,28 +291,15 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     while (NextFrame(connection)) {
     }
     if (connection.frames == 0) return moved;
-    std::array<iovec, 2 * kFramesAtOnce> parts;
-    std::size_t count = 0;
-    std::int64_t asked = 0;
-    std::int64_t taken = connection.out_written;
-    const auto add = [&](const void* data, std::int64_t bytes) {
-      const std::int64_t skipped = std::min(taken, bytes);
-      taken -= skipped;
-      if (skipped == bytes) return;
-      asked += bytes - skipped;
-      parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + skipped,
-                        static_cast<std::size_t>(bytes - skipped)};
-    };
+    Pieces<2 * kFramesAtOnce> pieces(connection.out_written);
     for (const OutFrame& frame : absl::MakeConstSpan(connection.out).first(connection.frames)) {
-      add(&frame.header, kHeader);
       const bool is_payload = frame.header.kind == FrameHeader::Kind::kPayload;
-      add(is_payload ? static_cast<const void*>(frame.message->data + frame.header.offset) : connection.told.data(),
+      pieces.Add(&frame.header, kHeader);
+      pieces.Add(
+          is_payload ? static_cast<const void*>(frame.message->data + frame.header.offset) : connection.told.data(),
           frame.header.length);
     }
-    msghdr header = {};
-    header.msg_iov = parts.data();
-    header.msg_iovlen = count;
-    const ssize_t written = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t written = pieces.Send(socket);
     if (written < 0) {
       connection.writable = errno == EINTR;
       if (errno == EPIPE) {  // the peer has closed its end, perhaps behind bytes that are still to be read
@@ -326,7 +314,7 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     *budget -= written;
     bytes_moved_ += written;
     Written(connection, written);
-    if (written < asked) {
+    if (written < pieces.bytes()) {
       connection.writable = false;  // the kernel took less than it was given: it tells when it takes more
       return moved;
     }

@@ -1,7 +1,7 @@
 // How the ranks of different nodes make the connections of their wires (wire.h, short_wire.h): each rank listens on its
-// network interface until it has met all, and of two ranks the one with the higher number connects to the other. The
-// other one knocks, which is to connect and to hang up at once: a network that loses what one of the two sends shows
-// early, and not where a library waits for minutes until the system gives up.
+// network interface until all have greeted it, and of two ranks the one with the higher number connects to the other.
+// The other one knocks, which is to connect and to hang up at once: a network that loses what one of the two sends
+// shows early, and not where a library waits for minutes until the system gives up.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 

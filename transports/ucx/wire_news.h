@@ -22,7 +22,7 @@ struct WireNews {
   std::vector<Rank> broken;       // peers whose wires have broken
   std::vector<Rank> short_ended;  // peers from whose short wires nothing more comes
   int under_way = 0;              // messages on the wires that the rank waits for
-  int controls = 0;               // control messages for which the kernel has had no room
+  int unawaited = 0;              // frames on short wires, not yet taken by the kernel, for which no Send waits
 };
 
 }  // namespace tutti::ucx

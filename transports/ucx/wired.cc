@@ -33,7 +33,7 @@ void UcxTransport::PostWiredSend(ShortWire& short_wire, Rank to, std::uint64_t t
 
 bool UcxTransport::ProgressWires(bool looks) {
   const bool moved = wires_.Progress(looks || wired_operations_ > 0 || !queued_.empty(), *this);
-  wires_.TakeEnded([this](const WireEnd& end) { Finish(operations_[end.operation], absl::OkStatus()); });
+  TakeEndedOnWires();
   wires_.TakeBroken([this](Rank peer, Wire& wire) {
     health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
     HoldWired(peer);
@@ -44,6 +44,10 @@ bool UcxTransport::ProgressWires(bool looks) {
     wire.ForgetSends();
   });
   return moved;
+}
+
+void UcxTransport::TakeEndedOnWires() {
+  wires_.TakeEnded([this](const WireEnd& end) { Finish(operations_[end.operation], absl::OkStatus()); });
 }
 
 // A connection that is closed with unread bytes in it throws away what it has not delivered yet: this rank goes on

@@ -39,21 +39,22 @@ std::byte* UcxTransport::BeginFrame(Rank peer, const ShortHeader& header) {
   return arriving.early.get();
 }
 
-void UcxTransport::EndFrame(Rank peer, const ShortHeader& header) {
+bool UcxTransport::EndFrame(Rank peer, const ShortHeader& header) {
   auto [tag, receive, early] = std::exchange(news_[static_cast<std::size_t>(peer)].arriving, {});
-  if (receive) return Finish(operations_[*receive], absl::OkStatus());
-  if (header.kind == ShortHeader::Kind::kAnnounced) {
-    return TakeIn(peer, tag, {.bytes = header.bytes, .early = {}, .number = header.number});
+  if (header.kind == ShortHeader::Kind::kControl) {
+    const std::optional<Control> control = Decode(reinterpret_cast<const char*>(early.get()), sizeof(ControlFrame));
+    early_.Return(std::move(early), header.bytes);
+    if (!control.has_value() || control->from != peer) return false;
+    Handle(peer, *control);
+    Answer(peer, control->kind);
+  } else if (receive) {
+    Finish(operations_[*receive], absl::OkStatus());
+  } else if (header.kind == ShortHeader::Kind::kAnnounced) {
+    TakeIn(peer, tag, {.bytes = header.bytes, .early = {}, .number = header.number});
+  } else if (early != nullptr) {  // else nobody wants the message
+    TakeIn(peer, tag, {.bytes = header.bytes, .early = std::move(early), .number = {}});
   }
-  if (early == nullptr) return;  // nobody wants the message
-  if (header.kind == ShortHeader::Kind::kWhole) {
-    return TakeIn(peer, tag, {.bytes = header.bytes, .early = std::move(early), .number = {}});
-  }
-  const std::optional<Control> control = Decode(reinterpret_cast<const char*>(early.get()), sizeof(ControlFrame));
-  early_.Return(std::move(early), header.bytes);
-  if (!control.has_value() || control->from != peer) return;
-  Handle(peer, *control);
-  Answer(peer, control->kind);
+  return true;
 }
 
 void UcxTransport::TakeIn(Rank peer, std::uint64_t tag, Arrival arrival) {

@@ -51,8 +51,8 @@ class Wires {
   // Visits the short wires over which, since the last call, nothing more comes, and that are not closed.
   void TakeShortEnded(absl::FunctionRef<void(Rank, ShortWire&)> visit);
 
-  // Whether control messages wait for room in the kernel.
-  bool holds_controls() const { return news_.controls > 0; }
+  // Whether frames for which no Send waits, wait for room in the kernel.
+  bool holds_unawaited() const { return news_.unawaited > 0; }
   // Whether there are no wires.
   bool empty() const { return peers_.empty(); }
   void Close(Rank peer);

@@ -1,0 +1,161 @@
+// Ranks on nodes of their own, to one of which the test writes over the connections of the other: what breaks the
+// rules, and messages that come in parts.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/descriptors.h"
+#include "gmock/gmock.h"
+#include "tests/transports/payload.h"
+#include "tests/transports/wired_world.h"
+#include "transports/ucx/address.h"
+#include "transports/ucx/short_frame.h"
+#include "transports/ucx/wire_frame.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first; these
+// ends are of this process, too.
+std::vector<int> ConnectionsTo(const std::string& blob) {
+  const std::string listened = ucx::DecodeAddress(blob)->wire;
+  std::vector<int> found;
+  for (const int fd : OpenDescriptors()) {
+    std::string peer(listened.size(), '\0');
+    auto bytes = static_cast<socklen_t>(peer.size());
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(UcxWiredBroken, APeerThatBreaksTheRulesIsNamed) {
+  const ucx::FrameHeader half = {.bytes = 100, .length = 50};
+  const std::string part = std::string(reinterpret_cast<const char*>(&half), sizeof(half)) + Payload(50, 1);
+  const ucx::ShortHeader control = {.kind = ucx::ShortHeader::Kind::kControl, .bytes = sizeof(ucx::ControlFrame)};
+  const std::string no_control = std::string(reinterpret_cast<const char*>(&control), sizeof(control)) +
+                                 std::string(sizeof(ucx::ControlFrame), 'x');
+  const std::tuple<std::size_t, std::string, std::string> wrongs[] = {{0, std::string(100, 'x'), "what is no frame"},
+                                                                      {0, no_control, "what is no control message"},
+                                                                      {1, part + part, "message 0 that overlap"}};
+  for (const auto& [connection, bytes, what] : wrongs) {
+    const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
+    const std::vector<int> from_peer = ConnectionsTo(ConnectBoth(transports)[0]);
+    ASSERT_EQ(from_peer.size(), 2u);
+    ASSERT_EQ(write(from_peer[connection], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    absl::Span<const Loss> losses;
+    while ((losses = transports[0]->Check()).empty()) {
+      transports[0]->Progress();
+      transports[0]->Sleep(absl::Now() + absl::Milliseconds(5));
+    }
+    EXPECT_EQ(losses[0].peer, 1);
+    EXPECT_THAT(losses[0].cause.message(), testing::AllOf(HasSubstr("rank 1"), HasSubstr(what)));
+  }
+}
+
+// Rank 0 of two, whose rank 1 is the test: what it writes to the short wire itself.
+struct HalfAMessage {
+  static constexpr std::uint32_t kGroup = 5;
+  static constexpr std::uint64_t kTag = std::uint64_t{kGroup} << kGroupShift | 3;
+  static constexpr std::size_t kBytes = 20'000;
+
+  HalfAMessage() : transports(Nodes(1).make(2, {.region_bytes = 4096})) {
+    short_wire = ConnectionsTo(ConnectBoth(transports)[0])[0];
+  }
+  void Post(std::uint64_t tag, std::size_t bytes, PoisonedOp* op) {
+    op->data.assign(bytes, '?');
+    me().endpoint(1).Recv(tag, op->data.data(), static_cast<std::int64_t>(bytes), op);
+  }
+  void Write(const std::string& bytes) {
+    ASSERT_EQ(write(short_wire, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    for (int i = 0; i < 20; ++i) {
+      me().Progress();
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  void WriteHalf() {
+    const ucx::ShortHeader header = {.tag = kTag, .bytes = kBytes};
+    Write(std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + std::string(kBytes / 2, 's'));
+  }
+  // Writes the rest of the message, and one more message, which must be received.
+  void WriteRest() {
+    const ucx::ShortHeader header = {.tag = 9, .bytes = 2};
+    PoisonedOp next;
+    Post(9, 2, &next);
+    Write(std::string(kBytes / 2, 's') + std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + "ok");
+    EXPECT_TRUE(next.calls == 1 && next.status.ok()) << next.status;
+  }
+  Transport& me() { return *transports[0]; }
+
+  std::vector<std::unique_ptr<Transport>> transports;
+  int short_wire = -1;
+};
+
+TEST(UcxWiredShort, AReceiveThatIsGivenUpInTheMiddleOfItsMessageIsNotWrittenTo) {
+  for (const bool disconnects : {false, true}) {
+    HalfAMessage half;
+    PoisonedOp op;
+    half.Post(HalfAMessage::kTag, HalfAMessage::kBytes, &op);
+    half.WriteHalf();
+    EXPECT_EQ(op.calls, 0);
+    disconnects ? half.me().Disconnect(1, absl::CancelledError("given up")) : half.me().Discard(HalfAMessage::kGroup);
+    half.me().Progress();
+    EXPECT_TRUE(op.calls == 1 && absl::IsCancelled(op.status)) << op.status;
+    if (!disconnects) half.WriteRest();
+    EXPECT_TRUE(IsFilledWith(op.data, 'p'));
+  }
+}
+
+TEST(UcxWiredShort, AMessageOfWhichHalfHasComeIsNotForTheNextGroupOfItsNumber) {
+  for (const bool discards : {false, true}) {
+    HalfAMessage half;
+    half.WriteHalf();
+    if (discards) half.me().Discard(HalfAMessage::kGroup);
+    half.me().Accept(HalfAMessage::kGroup);
+    PoisonedOp op;
+    half.Post(HalfAMessage::kTag, HalfAMessage::kBytes, &op);
+    half.WriteRest();
+    EXPECT_EQ(op.calls, 0) << op.status;
+    half.WriteHalf();
+    half.WriteRest();
+    EXPECT_TRUE(op.calls == 1 && op.status.ok()) << op.status;
+    half.me().Shutdown(absl::OkStatus());
+  }
+}
+
+TEST(UcxWiredShort, AReceiveThatIsPostedInTheMiddleOfItsMessageGetsAllOfIt) {
+  for (const bool from_any : {false, true}) {
+    HalfAMessage half;
+    half.WriteHalf();
+    PoisonedOp op;
+    const std::string expected(HalfAMessage::kBytes, 's');
+    op.expected = &expected;
+    if (from_any) {
+      op.data.assign(HalfAMessage::kBytes, '?');
+      half.me().RecvFromAny(HalfAMessage::kTag, op.data.data(), HalfAMessage::kBytes, &op);
+    } else {
+      half.Post(HalfAMessage::kTag, HalfAMessage::kBytes, &op);
+    }
+    half.WriteRest();
+    EXPECT_TRUE(op.calls == 1 && op.status.ok() && op.as_expected) << op.status;
+  }
+}
+
+TEST(UcxWiredShort, AMessageOfWhichHalfHasComeMayHaveAnotherLength) {
+  HalfAMessage half;
+  PoisonedOp op;
+  half.Post(HalfAMessage::kTag, HalfAMessage::kBytes + 1, &op);
+  half.WriteHalf();
+  EXPECT_THAT(op.status.message(), testing::AllOf(HasSubstr("20000"), HasSubstr("20001")));
+  half.WriteRest();
+  EXPECT_EQ(op.calls, 1);
+}
+
+}  // namespace
+}  // namespace tutti
