@@ -28,7 +28,7 @@ namespace {
 constexpr int kCalls = 20;  // of one kind, which are counted together
 constexpr int kRounds = 3;  // of kCalls calls each; the least of their counts is bounded
 constexpr std::int64_t kLong = 4 << 20;
-constexpr std::int64_t kMinWired = 32 << 10;  // of transports/ucx/messages.cc
+constexpr std::int64_t kMinWired = 32 << 10;  // kMaxShort of transports/ucx/short_frame.h, and one more
 constexpr std::int64_t kWindow = 8 << 20;     // kMaxWindow of transports/ucx/wire.h
 
 // How ranks reach each other: by mapped memory, by messages within a node, by messages between nodes.
@@ -62,13 +62,13 @@ struct Report {
   std::int64_t sent = 0;         // bytes
   std::int64_t copied = 0;       // bytes, by this rank
   std::int64_t messages = 0;     // sent and received
-  std::int64_t unwired = 0;      // of these, those that UCX carries between nodes
+  std::int64_t shorts = 0;       // of these, those that a short wire carries between nodes
   std::int64_t frames_sent = 0;  // of messages on a wire
   std::int64_t frames_received = 0;
 
   std::vector<std::int64_t*> Fields() {
     return {&allocating, &wire_bytes, &staged_bytes, &sent,           &copied,
-            &messages,   &unwired,    &frames_sent,  &frames_received};
+            &messages,   &shorts,     &frames_sent,  &frames_received};
   }
   std::string ToLine() {
     return absl::StrJoin(Fields(), " ",
@@ -96,7 +96,7 @@ struct Report {
       ++messages;
       if (sends) sent += bytes;
       if (bytes < kMinWired) {
-        ++unwired;
+        ++shorts;
       } else {
         (sends ? frames_sent : frames_received) += (bytes + kFrame - 1) / kFrame;
       }
@@ -164,19 +164,20 @@ void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::
 std::map<std::string, double> Bounds(Path path, const Report& call) {
   const auto messages = static_cast<double>(call.messages);
   const bool wires = path == Path::kWires;
-  // Frames are written whole, unless the kernel's buffer fills up within one. A reader that is faster than the sender
-  // gets a frame in parts. Both also tell, and hear, a few times in a call what has been matched.
-  const double writes = static_cast<double>(call.unwired) + 1.3 * static_cast<double>(call.frames_sent);
-  const double reads = static_cast<double>(call.unwired) + 3 * static_cast<double>(call.frames_received);
+  // A short message is one write. Up to four frames are written at a time, unless the kernel's buffer fills up, and
+  // announcements of several messages. A reader that is faster than the sender gets a frame in parts. Both also tell,
+  // and hear, a few times in a call what has been matched.
+  const double writes = static_cast<double>(call.shorts) + 0.9 * static_cast<double>(call.frames_sent);
+  const double reads = static_cast<double>(call.shorts) + 3 * static_cast<double>(call.frames_received);
   return {
       {"futex", 8 + 0.2 * messages},  // the engine's thread is woken, peers are, and the caller sleeps
       {"sched_yield", 200},           // up to the limit of Backoff in each sleep
       // Within a node, after each announced message that is read, whether its sender lives; on a wire, in each poll.
       {"epoll_wait", 2 + (wires ? 12 : 2) * messages},
       {"ppoll", 2 + 2 * messages},
-      {"read", 2 + 6 * messages},      // descriptors by which UCX is woken
-      {"recvfrom", 2 + 3 * messages},  // UCX's own messages
-      {"sendto", 2 + 2 * messages},
+      {"read", 2 + 6 * messages},                  // descriptors by which UCX is woken
+      {"recvfrom", wires ? 6 : 2 + 3 * messages},  // UCX's own messages
+      {"sendto", wires ? 1 : 2 + 2 * messages},
       {"write", 1},
       {"sendmsg", wires ? 3 + writes : 0},
       {"recvmsg", wires ? 8 + reads : 0},
@@ -216,8 +217,8 @@ void CheckSystemCalls(Path path, const Report& report, absl::Span<const SystemCa
     EXPECT_LE(least_bytes, kCalls * (16 + 8 * report.messages)) << all;
     return;
   }
-  // A header for each frame, and what UCX sends to announce a message, or to carry a short one.
-  const std::int64_t headers = 32 * report.frames_sent + 64 * report.messages + 64;
+  // A header for each frame, and one for each short message or announcement; and what has been matched.
+  const std::int64_t headers = 32 * report.frames_sent + 24 * report.messages + 64;
   EXPECT_LE(least_bytes, kCalls * (report.sent + headers)) << all;
 }
 

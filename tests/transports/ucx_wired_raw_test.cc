@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/descriptors.h"
+#include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "tests/transports/payload.h"
 #include "tests/transports/wired_world.h"
@@ -155,6 +157,28 @@ TEST(UcxWiredShort, AMessageOfWhichHalfHasComeMayHaveAnotherLength) {
   EXPECT_THAT(op.status.message(), testing::AllOf(HasSubstr("20000"), HasSubstr("20001")));
   half.WriteRest();
   EXPECT_EQ(op.calls, 1);
+}
+
+bool IsListenedTo(const std::string& blob) {
+  const std::string listened = ucx::DecodeAddress(blob)->wire;
+  sockaddr_storage address = {};
+  std::memcpy(&address, listened.data(), listened.size());
+  const UniqueFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(listened.size())) == 0;
+}
+
+TEST(UcxWiredMeeting, NobodyListensOnceRanksAreConnected) {
+  const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
+  EXPECT_TRUE(IsListenedTo(*transports[0]->Address()));
+  for (const std::string& address : ConnectBoth(transports)) EXPECT_FALSE(IsListenedTo(address));
+}
+
+TEST(UcxWiredMeeting, NobodyListensOnceARankThatCouldNotConnectHasShutDown) {
+  const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  EXPECT_FALSE(transports[0]->Connect(0, addresses, absl::Now() + absl::Milliseconds(50)).ok());
+  transports[0]->Shutdown(absl::InternalError("cannot connect"));
+  EXPECT_FALSE(IsListenedTo(addresses[0]));
 }
 
 }  // namespace
