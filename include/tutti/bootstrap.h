@@ -34,6 +34,8 @@ struct Identity {
   // Whether no variable says which ranks share a node. Then local_rank and local_size are those of a rank that has a
   // node of its own. Never so in the identity of a Bootstrap: BootstrapFromEnvironment asks the other ranks.
   bool assumes_own_node = false;
+  // Whether no variable says which ranks share a node, and all ranks are taken to be on this one.
+  bool assumes_all_here = false;
 
   bool operator==(const Identity&) const = default;
 };

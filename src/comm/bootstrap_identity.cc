@@ -63,6 +63,7 @@ absl::StatusOr<Identity> Read(const Environment& environment, const Names& names
   identity.size = identity.local_size = *size;
   if (Find(environment, names.local_rank) == nullptr && Find(environment, names.local_size) == nullptr) {
     identity.assumes_own_node = may_span_nodes && *size > 1;
+    identity.assumes_all_here = !may_span_nodes && *size > 1;
     if (identity.assumes_own_node) std::tie(identity.local_rank, identity.local_size) = std::pair(0, 1);
     return identity;
   }
@@ -237,6 +238,7 @@ absl::StatusOr<Identity> FromSlurm(const Environment& environment) {
                                                      " (SLURM_LOCALID) on node ", *node, " (SLURM_NODEID)"));
     }
     identity->local_size = *local_size;
+    identity->assumes_all_here = false;
   }
   return identity;
 }

@@ -97,8 +97,7 @@ def test_an_argument_that_contradicts_the_launcher(tmp_path):
 
 @pytest.mark.parametrize("port", ["abc", "0", "65536"])
 def test_a_port_that_is_none(port, tmp_path):
-    variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1",
-                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ended = forked_python.run([write(tmp_path, SUM)], expected=1, **variables)
     assert f"MASTER_PORT={port}: expected a port from 1 to 65535" in ended.stderr, ended.stderr
 

@@ -123,6 +123,8 @@ def test_where_ddp_meets_under_mpirun():
     assert place("2", MASTER_ADDR="left.from.yesterday", MASTER_PORT="4711") == ["127.0.0.1", "4711"]
     assert "nothing says where rank 0 is" in (error := place("4", expected=1)) and "MASTER_ADDR=host" in error, error
     assert place("4", MASTER_ADDR="node1") == ["node1", "29500"]
+    unknown_nodes = {"TUTTI_RANK": "1", "TUTTI_SIZE": "2"}
+    assert place("2", MASTER_ADDR="node1", MASTER_PORT="4711", **unknown_nodes) == ["node1", "4711"]
     assert place("4", TUTTI_RENDEZVOUS="node1:29600") == ["node1", "29600"]
 
 

@@ -114,6 +114,9 @@ PYBIND11_MODULE(_C, module) {
       },
       "Rank, size, local rank, local size and name, as the launcher of this process says.");
   module.def(
+      "assumes_all_here", [] { return tutti::nn::ValueOrThrow(tutti::IdentityFromEnvironment()).assumes_all_here; },
+      "Whether all ranks are taken to be on this node because the launcher does not say which are.");
+  module.def(
       "rendezvous_address",
       [] {
         return tutti::nn::ValueOrThrow(

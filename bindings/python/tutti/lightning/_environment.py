@@ -40,7 +40,7 @@ class LauncherEnvironment:
         On one node a call of all ranks, so that jobs that run there at the same time have ports of their own.
         """
         core = tutti.torch._core()
-        if self.local_size() < self.world_size():
+        if self.local_size() < self.world_size() or _launch.address_counts(core):
             return _launch.address(core)
         return "127.0.0.1", _launch.port_on_this_node(core)
 

@@ -52,6 +52,14 @@ def main_port() -> int:
     return int(given)
 
 
+def address_counts(extension) -> bool:
+    """Whether ``MASTER_ADDR`` says where ranks meet that are perhaps all on this node.
+
+    Not where the launcher has said that they are: ``MASTER_ADDR`` may be left from another job.
+    """
+    return bool(os.environ.get("MASTER_ADDR")) and extension.assumes_all_here()
+
+
 def address(extension) -> tuple[str, int]:
     """Where rank 0 of a job on several nodes serves torch's store."""
     if os.environ.get("MASTER_ADDR") and not os.environ.get("TUTTI_RENDEZVOUS"):
@@ -82,7 +90,7 @@ def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
                 f"another init_method than {SCHEME}://")
     if size == 1:
         store = dist.HashStore()
-    elif local_size == size:  # MASTER_ADDR may be left from another job
+    elif local_size == size and not address_counts(_core()):
         store = _on_this_node(_core(), rank, size, timeout)
     else:
         host, port = address(_core())
