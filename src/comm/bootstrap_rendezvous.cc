@@ -64,6 +64,11 @@ absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Ide
   return TryTcpStore(lines.first, StoreKey(identity, secret.value_or(*fresh)), identity.rank, end_ns);
 }
 
+// What is left until `end_ns`, in whole seconds, for a reader.
+std::string SecondsUntil(std::int64_t end_ns) {
+  return absl::FormatDuration(absl::Ceil(LeftUntil(end_ns), absl::Seconds(1)));
+}
+
 // Serves as Serve does, at a port that is given. Waits while another socket has the port: that may be an outgoing
 // connection, to which the system gives any port that is free, and which holds the port for a minute after its end.
 absl::StatusOr<std::shared_ptr<Store>> ServeAtPort(const JobKey& job, const TcpStoreServerOptions& options,
@@ -75,7 +80,7 @@ absl::StatusOr<std::shared_ptr<Store>> ServeAtPort(const JobKey& job, const TcpS
     absl::StatusOr<std::shared_ptr<Store>> store = Serve(job, options, address, end_ns);
     if (!absl::IsAlreadyExists(store.status()) || LeftUntil(patient_until_ns) < kPause) return store;
     if (!std::exchange(told, true)) {
-      const std::string line = absl::StrCat("tutti: rank 0 waits up to ", absl::FormatDuration(kPatience),
+      const std::string line = absl::StrCat("tutti: rank 0 waits up to ", SecondsUntil(patient_until_ns),
                                             " for its port: ", store.status().message(), "\n");
       std::fputs(line.c_str(), stderr);
     }
@@ -93,27 +98,34 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
 // Connects as ConnectTcpStore does. Where the ranks run one program after another, rank 0's process of the earlier
 // program may still serve when this rank's process of the next one comes: waits until that server is gone.
 // AlreadyExists when it is still there at `end_ns`; FailedPrecondition when the server is of another job, size or
-// version, as that of an earlier job may be, and is still there after kPatience.
+// version, as that of an earlier job may be, and is still there kPatience after its first answer. DeadlineExceeded when
+// it is gone, and no other has come until `end_ns`. A server with another secret is a mistake more often than an
+// earlier job: PermissionDenied at once.
 absl::StatusOr<std::shared_ptr<Store>> ConnectToNextProgram(const std::string& address, const JobKey& job, Rank rank,
                                                             std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Milliseconds(50);
-  const std::int64_t tells_ns = NanosIn(absl::Seconds(5)), patient_until_ns = std::min(end_ns, NanosIn(kPatience));
-  bool told = false;
+  std::int64_t tells_ns = kNeverNanos, patient_until_ns = end_ns;
   absl::Status refusal;
   while (true) {
     absl::StatusOr<std::shared_ptr<Store>> store = ConnectTcpStore(address, job, rank, TimeAt(end_ns));
     const bool of_another_job = absl::IsFailedPrecondition(store.status());
-    if (of_another_job || absl::IsAlreadyExists(store.status())) {
-      refusal = store.status();
-    } else if (refusal.ok() || !absl::IsDeadlineExceeded(store.status())) {
-      return store;
+    if (!of_another_job && !absl::IsAlreadyExists(store.status())) {
+      if (refusal.ok() || !absl::IsDeadlineExceeded(store.status())) return store;
+      return absl::DeadlineExceededError(absl::StrCat(store.status().message(), "; before that: ", refusal.message()));
     }
-    if (LeftUntil(of_another_job ? patient_until_ns : end_ns) < kPause) return refusal;
-    if (!told && MonotonicNanos() >= tells_ns) {
-      told = true;
+    if (refusal.ok()) {
+      tells_ns = NanosIn(absl::Seconds(5));
+      patient_until_ns = std::min(end_ns, NanosIn(kPatience));
+    }
+    refusal = store.status();
+    const std::int64_t until_ns = of_another_job ? patient_until_ns : end_ns;
+    // The server, if it is still there, can answer in a time of kPause after the sleep.
+    if (LeftUntil(until_ns) < 2 * kPause) return refusal;
+    if (MonotonicNanos() >= tells_ns) {
+      tells_ns = kNeverNanos;
+      const std::string limit = of_another_job ? absl::StrCat(" up to ", SecondsUntil(until_ns)) : "";
       const std::string line =
-          absl::StrCat("tutti: rank ", rank, " waits", of_another_job ? " up to " : "",
-                       of_another_job ? absl::FormatDuration(kPatience) : "",
+          absl::StrCat("tutti: rank ", rank, " waits", limit,
                        " for the end of the program that rank 0 has run before: ", refusal.message(), "\n");
       std::fputs(line.c_str(), stderr);
     }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
@@ -26,7 +27,9 @@
 namespace tutti {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 std::int64_t SoonNanos() { return NanosIn(absl::Seconds(60)); }
@@ -196,6 +199,34 @@ TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
   rank_1.join();
 }
 
+// Reads what this process writes to its standard error.
+class StandardErrorRead {
+ public:
+  StandardErrorRead() : usual_(::dup(STDERR_FILENO)) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    told_ = UniqueFd(ends[0]);
+    EXPECT_GE(::dup2(ends[1], STDERR_FILENO), 0);
+    ::close(ends[1]);
+  }
+  ~StandardErrorRead() { End(); }
+  StandardErrorRead(const StandardErrorRead&) = delete;
+  StandardErrorRead& operator=(const StandardErrorRead&) = delete;
+
+  // Returns the next line, or what is written of it at End().
+  std::string Line() {
+    std::string line;
+    for (char c = 0; c != '\n' && ::read(told_.get(), &c, 1) == 1;) line.push_back(c);
+    return line;
+  }
+
+  void End() { ::dup2(usual_.get(), STDERR_FILENO); }
+
+ private:
+  const UniqueFd usual_;
+  UniqueFd told_;
+};
+
 // Rank 1 comes while `earlier`, a server of an earlier program of the ranks, still serves: rank 1 is refused with
 // `code` and `text` where its time ends before the server does, and meets rank 0 otherwise.
 void ExpectWaitForTheEndOf(std::unique_ptr<TcpStoreServer> earlier, const JobSecret& secret, absl::StatusCode code,
@@ -239,6 +270,48 @@ TEST(JoinOverNetworkTest, TheNextJobWaitsForTheEndOfTheEarlierOne) {
                         absl::StatusCode::kFailedPrecondition, "rank 1 has world size 2, the store server has 3");
 }
 
+// The earlier job is gone, and rank 0 of this one does not come: rank 1 is not refused by a server that is no more.
+TEST(JoinOverNetworkTest, AJobThatHasEndedIsNotTheErrorOfTheNextOne) {
+  const JobSecret secret = RandomJobSecret();
+  auto earlier = TcpStoreServer::Start({secret, "lr=0.1 epoch 0", 2}).value();
+  const std::string address = earlier->address();
+  std::thread rank_1([&] {
+    const absl::Status status = JoinOverNetwork(OnTwoNodes(1), secret, address, "", NanosIn(absl::Seconds(1))).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("rank 1 could not join in time"), HasSubstr("; before that: store server at"),
+                      HasSubstr("which serves job 'lr=0.1 epoch 0'")));
+  });
+  absl::SleepFor(absl::Milliseconds(200));
+  earlier.reset();
+  rank_1.join();
+}
+
+// A rank that has waited for any server has no less patience with that of an earlier job.
+TEST(JoinOverNetworkTest, ThePatienceWithAnEarlierJobBeginsWhenItIsMet) {
+  const JobSecret secret = RandomJobSecret();
+  TcpStoreServerOptions options;
+  const std::string address = TcpStoreServer::Start({secret, "x", 1}).value()->address();  // free a moment ago
+  int port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  options.port = static_cast<std::uint16_t>(port);
+  StandardErrorRead told;
+  std::thread rank_1([&] {
+    const auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", NanosIn(absl::Seconds(30)));
+    told.End();
+    EXPECT_TRUE(store.ok()) << store.status();
+  });
+  absl::SleepFor(absl::Seconds(1));
+  const std::int64_t met_ns = MonotonicNanos();
+  auto server = TcpStoreServer::Start({secret, "lr=0.1 epoch 0", 2}, options).value();
+  EXPECT_THAT(told.Line(), MatchesRegex("tutti: rank 1 waits up to 2.s for the end of the program that rank 0 has .*"))
+      << "not longer than its time";
+  EXPECT_GE(MonotonicNanos() - met_ns, 5'000'000'000);
+  server.reset();
+  server = TcpStoreServer::Start(StoreKey(OnTwoNodes(0), secret), options).value();
+  rank_1.join();
+}
+
 TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   const JobSecret secret = RandomJobSecret();
   absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", SoonNanos()).status();
@@ -279,21 +352,17 @@ TEST(JoinOverNetworkTest, Rank0WaitsForItsPort) {
   sockaddr_in own{};
   socklen_t bytes = sizeof(own);
   ASSERT_EQ(::getsockname(connection->get(), reinterpret_cast<sockaddr*>(&own), &bytes), 0);
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const UniqueFd told(ends[0]), usual(::dup(STDERR_FILENO));
-  ASSERT_GE(::dup2(ends[1], STDERR_FILENO), 0);
-  ::close(ends[1]);
+  StandardErrorRead told;
   std::thread rank_0([&] {
     const std::string address = absl::StrCat("127.0.0.1:", ntohs(own.sin_port));
     const auto store = JoinOverNetwork(OnTwoNodes(0), RandomJobSecret(), address, "lo", SoonNanos());
-    ::dup2(usual.get(), STDERR_FILENO);  // ends what is told
+    told.End();
     EXPECT_TRUE(store.ok()) << store.status();
   });
-  std::string line;
-  for (char c = 0; c != '\n' && ::read(told.get(), &c, 1) == 1;) line.push_back(c);
-  EXPECT_THAT(line,
-              HasSubstr("tutti: rank 0 waits up to 1m15s for its port: store server: cannot listen on 127.0.0.1"));
+  EXPECT_THAT(
+      told.Line(),
+      MatchesRegex("tutti: rank 0 waits up to (1m|5.s) for its port: store server: cannot listen on 127.0.0.1.*"))
+      << "not longer than its time of a minute";
   const linger reset = {.l_onoff = 1, .l_linger = 0};
   ::setsockopt(connection->get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   connection = absl::UnavailableError("the connection ends, and leaves its port");
