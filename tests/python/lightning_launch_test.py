@@ -1,6 +1,8 @@
 """A script of Lightning under every launcher, and in a notebook, as users start it."""
 
+import contextlib
 import shutil
+import socket
 
 import pytest
 
@@ -120,7 +122,6 @@ def test_where_ddp_meets_under_mpirun():
         ended = forked_python.run(["-c", WHERE_DDP_MEETS], expected, OMPI_COMM_WORLD_SIZE=size, **mpirun, **more)
         return ended.stdout.split() or ended.stderr
 
-    assert place("2", MASTER_ADDR="left.from.yesterday", MASTER_PORT="4711") == ["127.0.0.1", "4711"]
     assert "nothing says where rank 0 is" in (error := place("4", expected=1)) and "MASTER_ADDR=host" in error, error
     assert place("4", MASTER_ADDR="node1") == ["node1", "29500"]
     unknown_nodes = {"TUTTI_RANK": "1", "TUTTI_SIZE": "2"}
@@ -129,15 +130,18 @@ def test_where_ddp_meets_under_mpirun():
 
 
 def test_ddp_of_two_jobs_meets_at_two_ports():
+    """The first job's port is still in use when the second one comes; the variables are those of a third job."""
     command = [*MPIRUNS[1].split(), "-n", 2, PYTHON, "-c", WHERE_DDP_MEETS]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    places = []
-    for _ in range(2):
-        of_rank_0, of_rank_1 = run(command).stdout.split("\n")[:2]
-        assert of_rank_0 == of_rank_1 and of_rank_0.startswith("127.0.0.1 ")
-        places.append(of_rank_0)
-    assert places[0] != places[1]
+    with socket.socket() as third, contextlib.ExitStack() as in_use:
+        third.bind(("127.0.0.1", 0))
+        left = {"MASTER_ADDR": "left.from.yesterday", "MASTER_PORT": str(third.getsockname()[1])}
+        for _ in range(2):
+            of_rank_0, of_rank_1 = run(command, **left).stdout.split("\n")[:2]
+            host, port = of_rank_0.split()
+            assert of_rank_1 == of_rank_0 and host == "127.0.0.1"
+            in_use.enter_context(socket.socket()).bind(("", int(port)))  # fails where a socket has the port
 
 
 def test_horovod_without_a_launcher(tmp_path):

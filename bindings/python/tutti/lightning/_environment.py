@@ -42,7 +42,7 @@ class LauncherEnvironment:
         core = tutti.torch._core()
         if self.local_size() < self.world_size() or _launch.address_counts(core):
             return _launch.address(core)
-        return "127.0.0.1", _launch.port_on_this_node(core)
+        return "127.0.0.1", _launch.port_on_this_node(core, self.global_rank())
 
     @property
     def main_address(self) -> str:

@@ -26,22 +26,26 @@ def _serve_this_node(size: int, timeout: timedelta) -> dist.Store:
                          master_listen_fd=listener.detach())
 
 
+def _port_of_rank_0(extension, own: int | None, timeout: timedelta) -> int:
+    """The port that rank 0 gives as ``own``: the others learn it through a file that only this user can read."""
+    return int(extension.meet(str(own or ""), timeout.total_seconds())[0])
+
+
 def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.Store:
-    """A store of rank 0 on a free port, which the others learn through a file that only this user can read."""
+    """A store of rank 0 on a free port."""
     store = _serve_this_node(size, timeout) if rank == 0 else None
-    port = extension.meet(str(store.port) if store else "", timeout.total_seconds())[0]
-    return store or dist.TCPStore("127.0.0.1", int(port), size, False, timeout)
+    port = _port_of_rank_0(extension, store.port if store else None, timeout)
+    return store or dist.TCPStore("127.0.0.1", port, size, False, timeout)
 
 
-def port_on_this_node(extension) -> int:
-    """A port for rank 0's store, which all ranks of one node agree on: ``MASTER_PORT``, or one that is free now."""
-    if os.environ.get("MASTER_PORT"):
-        return main_port()
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
-    timeout = extension.timeout_of_group(default_pg_timeout)
-    return int(extension.meet(str(port), timeout.total_seconds())[0])
+def port_on_this_node(extension, rank: int) -> int:
+    """A port for rank 0's store that is free now, whatever ``MASTER_PORT`` says, which may be left from another job."""
+    own = None
+    if rank == 0:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            own = free.getsockname()[1]
+    return _port_of_rank_0(extension, own, extension.timeout_of_group(default_pg_timeout))
 
 
 def main_port() -> int:
