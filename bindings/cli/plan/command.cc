@@ -153,6 +153,13 @@ absl::Status WriteSteps(const PlanFlags& flags, AllPlans& all, std::FILE* text) 
   return WritePicture(flags, flags.draw_steps, text, [&] { return DrawSteps(*all.Get(), flags.draw_steps); });
 }
 
+// Draws the steps, which can be done of wrong plans, too, and returns `fault`, which ends the command.
+absl::Status DrawnWithSteps(absl::Status fault, const PlanFlags& flags, AllPlans& all, std::FILE* text) {
+  const absl::Status drawn = WriteSteps(flags, all, text);
+  if (!drawn.ok()) std::fprintf(stderr, "tutti: %s\n", std::string(drawn.message()).c_str());
+  return fault;
+}
+
 // Whether the plans are right whose steps were drawn, where --verify has not proved that before.
 absl::Status CheckDrawnSteps(const PlanFlags& flags, AllPlans& all) {
   if (flags.draw_steps.empty() || flags.verify) return absl::OkStatus();
@@ -178,9 +185,10 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   AllPlans all(*family);
   if (absl::Status drawable = CheckGraph(flags, all); !drawable.ok()) return drawable;
   const absl::StatusOr<std::string> timeline = DrawnTimeline(flags, *family);
+  std::FILE* const text = flags.json == "-" ? stderr : stdout;
+  if (absl::IsFailedPrecondition(timeline.status())) return DrawnWithSteps(timeline.status(), flags, all, text);
   if (!timeline.ok()) return timeline.status();
 
-  std::FILE* const text = flags.json == "-" ? stderr : stdout;
   const auto print = [&](const std::string& lines) { std::fputs(lines.c_str(), text); };
   if (!flags.quiet) {
     print(absl::StrCat(family->explanation, ToText(*plan)));
@@ -200,10 +208,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (flags.verify) {
     std::fflush(text);  // what follows may take long
     if (absl::Status verified = VerifyAll(all, flags); !verified.ok()) {
-      // The steps of wrong plans are drawn, too.
-      const absl::Status drawn = WriteSteps(flags, all, text);
-      if (!drawn.ok()) std::fprintf(stderr, "tutti: %s\n", std::string(drawn.message()).c_str());
-      return verified;
+      return DrawnWithSteps(verified, flags, all, text);
     }
     const absl::Span<const Plan> plans = *all.Get();
     const bool loses = std::any_of(plans.begin(), plans.end(), Loses);

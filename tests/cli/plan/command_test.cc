@@ -295,6 +295,10 @@ TEST(PlanDeathTest, AWrongPlanIsAFailureHoweverItIsFoundAndItsStepsAreDrawn) {
     EXPECT_EXIT(ShowWrongPlan(verify + "--draw-steps " + steps.path()), testing::ExitedWithCode(1), "element");
     EXPECT_THAT(steps.Read(), HasSubstr("digraph")) << verify;
   }
+  const ScratchFile steps(".dot");
+  EXPECT_EXIT(ShowWrongPlan("--draw " + picture.path() + " --draw-steps " + steps.path()), testing::ExitedWithCode(1),
+              "a plan is wrong, and a timeline");
+  EXPECT_THAT(steps.Read(), HasSubstr("digraph"));
 }
 
 TEST(PlanTest, IsQuietWhenAsked) {
