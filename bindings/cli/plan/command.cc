@@ -169,8 +169,10 @@ absl::Status CheckDrawnSteps(const PlanFlags& flags, AllPlans& all) {
                       absl::StrCat("the plan that ", flags.draw_steps, " shows is wrong: ", right.message()));
 }
 
-absl::Status WriteJson(const PlanFlags& flags, const std::string& json) {
+// The text takes much memory where a plan has many steps, so `make_json` is called only if the text is asked for.
+absl::Status WriteJson(const PlanFlags& flags, absl::FunctionRef<std::string()> make_json) {
   if (flags.json.empty()) return absl::OkStatus();
+  const std::string json = make_json();
   if (flags.json != "-") return WriteFile(flags.json, json);
   std::fputs(json.c_str(), stdout);
   return absl::OkStatus();
@@ -217,7 +219,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   }
   absl::Status written = WritePicture(flags, flags.draw, text, [&] { return WriteFile(flags.draw, *timeline); });
   if (written.ok()) written = WriteSteps(flags, all, text);
-  if (written.ok()) written = WriteJson(flags, JsonOf(*family, *plan, costs, flags.verify));
+  if (written.ok()) written = WriteJson(flags, [&] { return JsonOf(*family, *plan, costs, flags.verify); });
   if (!written.ok()) return written;
   if (absl::Status right = CheckDrawnSteps(flags, all); !right.ok()) return right;
   return 0;
