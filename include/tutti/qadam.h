@@ -111,11 +111,13 @@ class QAdam final : public MomentumSource {
   // refuses, when m and v cannot be read from a GPU.
   std::string SaveState() const;
   // Loads what SaveState returned, with any number of ranks; all ranks must load it. m, v and t are found by the names
-  // of parameters. A parameter that the state has not begins with zeros, in the warm-up alone: later the parameter
-  // would have no variance. Those that the state has besides are in what SaveState returns, for when they are trained
-  // again. InvalidArgument names what does not fit, a state without any of the parameters included; nothing is changed
-  // then.
+  // of parameters; where the state has none of the names, by order, if all sizes agree. In the warm-up m, v and t of a
+  // parameter that the state has not begin with zeros; later the parameter would have no variance. Those that the state
+  // has besides are in what SaveState returns, for when they are trained again. InvalidArgument names what does not
+  // fit, a state of another model included; nothing is changed then.
   absl::Status LoadState(const std::string& state);
+  // The names of the parameters that the state loaded last had not, whose m, v and t then began with zeros.
+  const std::vector<std::string>& begun_anew() const { return begun_anew_; }
 
   // MomentumSource, whose functions the synchronizer calls.
   absl::StatusOr<int> BeginBackward() override;
@@ -173,6 +175,7 @@ class QAdam final : public MomentumSource {
   bool frozen_ = false;
   double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it
   std::vector<Absent> absent_;
+  std::vector<std::string> begun_anew_;
 
   // The step counter of the synchronizer after the end of the last backward that synchronizes and has begun since the
   // last step; it stays behind where that backward has not ended, or was given up.

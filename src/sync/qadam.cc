@@ -127,6 +127,32 @@ Found FindByName(const SavedQAdam& saved, const std::vector<Parameter>& paramete
   return found;
 }
 
+// Whether `saved` has parameters as many and as large as `parameters`, in this order, of which the optimizer that was
+// saved had all.
+bool HasSameSizes(const SavedQAdam& saved, const std::vector<Parameter>& parameters) {
+  return std::equal(saved.parameters.begin(), saved.parameters.end(), parameters.begin(), parameters.end(),
+                    [](const SavedMoments& moments, const Parameter& parameter) {
+                      const auto count = static_cast<std::int64_t>(moments.m.size() / sizeof(float));
+                      return moments.trained && count == parameter.count;
+                    });
+}
+
+// Finds the parameters by name or, where the state has no name of the model, by order: a wrapper puts its own name
+// before those of all parameters, as torch.compile does. InvalidArgument: the state is of another model.
+absl::StatusOr<Found> Find(const SavedQAdam& saved, const std::vector<Parameter>& parameters) {
+  Found found = FindByName(saved, parameters);
+  if (parameters.empty() || found.others.empty() || found.others.size() < saved.parameters.size()) return found;
+  if (HasSameSizes(saved, parameters)) {
+    found.own.swap(found.others);
+    found.others.clear();
+    return found;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no parameter that is trained here (", parameters[0].name,
+                                                 ", …) is in the state, which has ", found.others[0]->name,
+                                                 ", …, nor are they as many and as large: load a state of this model, "
+                                                 "or begin with another QAdam"));
+}
+
 }  // namespace
 
 QAdam::QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups)
@@ -349,9 +375,12 @@ std::string QAdam::SaveState() const {
     const auto bytes_of = [&](absl::Span<float> moments) {
       return absl::string_view(reinterpret_cast<const char*>(moments.data() + ranges_[i].begin), ranges_[i].bytes());
     };
-    saved.parameters.push_back({synchronizer_.parameters()[i].name, changes_[i], frozen_, bytes_of(*m), bytes_of(*v)});
+    saved.parameters.push_back(
+        {synchronizer_.parameters()[i].name, changes_[i], frozen_, /*trained=*/true, bytes_of(*m), bytes_of(*v)});
   }
-  for (const Absent& one : absent_) saved.parameters.push_back({one.name, one.changes, one.frozen, one.m, one.v});
+  for (const Absent& one : absent_) {
+    saved.parameters.push_back({one.name, one.changes, one.frozen, /*trained=*/false, one.m, one.v});
+  }
   return Write(saved);
 }
 
@@ -386,20 +415,18 @@ absl::Status QAdam::LoadState(const std::string& state) {
   const absl::StatusOr<SavedQAdam> saved = ParseQAdam(state);
   if (!saved.ok()) return saved.status();
   const std::vector<Parameter>& parameters = synchronizer_.parameters();
-  const Found found = FindByName(*saved, parameters);
-  if (!parameters.empty() && !found.others.empty() && found.others.size() == saved->parameters.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("no parameter that is trained here (", parameters[0].name,
-                                                   ", …) is in the state, which has ", found.others[0]->name,
-                                                   ", …: load a state of this model, or begin with another QAdam"));
-  }
+  const absl::StatusOr<Found> found = Find(*saved, parameters);
+  if (!found.ok()) return found.status();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (absl::Status fits = CheckFits(i, found.own[i], saved->frozen); !fits.ok()) return fits;
+    if (absl::Status fits = CheckFits(i, found->own[i], saved->frozen); !fits.ok()) return fits;
   }
+  begun_anew_.clear();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (absl::Status loaded = LoadMoments(i, found.own[i]); !loaded.ok()) return loaded;
+    if (absl::Status loaded = LoadMoments(i, found->own[i]); !loaded.ok()) return loaded;
+    if (found->own[i] == nullptr) begun_anew_.push_back(parameters[i].name);
   }
   absent_.clear();
-  for (const SavedMoments* other : found.others) {
+  for (const SavedMoments* other : found->others) {
     absent_.push_back(
         {std::string(other->name), other->changes, other->frozen, std::string(other->m), std::string(other->v)});
   }

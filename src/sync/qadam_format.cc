@@ -12,6 +12,10 @@ namespace {
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
 constexpr std::int64_t kVersion = 3;
 
+// Flags of a parameter.
+constexpr std::int64_t kFrozen = 1;
+constexpr std::int64_t kNotTrained = 2;
+
 void WriteBytes(ByteWriter& writer, absl::string_view bytes) {
   writer.Bytes(bytes.data(), static_cast<std::int64_t>(bytes.size()));
 }
@@ -22,8 +26,9 @@ bool IsFlag(std::int64_t number) { return number == 0 || number == 1; }
 absl::Status ReadMoments(ByteReader& reader, SavedQAdam& saved) {
   SavedMoments& moments = saved.parameters.emplace_back();
   moments.changes = reader.Number();
-  const std::int64_t frozen = reader.Number();
-  moments.frozen = frozen == 1;
+  const std::int64_t flags = reader.Number();
+  moments.frozen = (flags & kFrozen) != 0;
+  moments.trained = (flags & kNotTrained) == 0;
   moments.name = reader.Bytes();
   moments.m = reader.Bytes();
   moments.v = reader.Bytes();
@@ -32,8 +37,9 @@ absl::Status ReadMoments(ByteReader& reader, SavedQAdam& saved) {
     return absl::InvalidArgumentError(absl::StrCat("the state is damaged: ", moments.changes, " steps have changed ",
                                                    moments.name, ", must be 0 to ", saved.step));
   }
-  if (!IsFlag(frozen) || (moments.frozen && !saved.frozen) || moments.m.size() != moments.v.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the state is damaged: ", moments.name, " has frozen ", frozen,
+  const bool known = (flags & ~(kFrozen | kNotTrained)) == 0;
+  if (!known || (moments.frozen && !saved.frozen) || moments.m.size() != moments.v.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is damaged: ", moments.name, " has the flags ", flags,
                                                    ", and ", moments.m.size(), " and ", moments.v.size(),
                                                    " bytes of m and v"));
   }
@@ -52,7 +58,7 @@ std::string Write(const SavedQAdam& saved) {
   writer.Number(static_cast<std::int64_t>(saved.parameters.size()));
   for (const SavedMoments& moments : saved.parameters) {
     writer.Number(moments.changes);
-    writer.Number(moments.frozen ? 1 : 0);
+    writer.Number((moments.frozen ? kFrozen : 0) | (moments.trained ? 0 : kNotTrained));
     for (const absl::string_view bytes : {moments.name, moments.m, moments.v}) WriteBytes(writer, bytes);
   }
   return writer.Take();

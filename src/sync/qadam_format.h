@@ -16,6 +16,7 @@ struct SavedMoments {
   absl::string_view name;
   std::int64_t changes = 0;  // t, the steps that have changed the parameter
   bool frozen = false;       // whether v is v̂, that of after the warm-up
+  bool trained = true;       // whether the optimizer that was saved had the parameter
   absl::string_view m;       // f32
   absl::string_view v;       // f32, as many as m
 };
@@ -28,7 +29,8 @@ struct SavedQAdam {
 };
 
 // The format is 64-bit numbers, little endian, and byte strings after their length: magic "TUTQ", version, step,
-// frozen, last norm (its bits); the number of parameters; of each its changes, frozen, name, m and v.
+// frozen, last norm (its bits); the number of parameters; of each its changes, flags (1: frozen, 2: not trained), name,
+// m and v.
 std::string Write(const SavedQAdam& saved);
 
 // What `state` holds, whose bytes the result shares. InvalidArgument says what is damaged.

@@ -188,7 +188,8 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     };
     with_one_parameter("q", [&](QAdam& other) {
       EXPECT_THAT(std::string(other.LoadState(state).message()),
-                  HasSubstr("no parameter that is trained here (q, …) is in the state, which has a, …"));
+                  HasSubstr("no parameter that is trained here (q, …) is in the state, which has a, …, nor are they as "
+                            "many and as large"));
       EXPECT_THAT(error(other.SaveState()), HasSubstr("(a, …) is in the state, which has q, …"));
     });
     with_one_parameter("b", [&](QAdam& other) {
@@ -196,6 +197,21 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
                   HasSubstr("the state has 500 elements of b, expected 4"));
       EXPECT_THAT(error(other.SaveState()), HasSubstr("the state has 4 elements of b, expected 500"));
     });
+  });
+}
+
+// Those that are not trained come last in a state, whatever their place in the model.
+TEST(QAdam, LoadsNoStateByOrderThatHasParametersWhichWereNotTrained) {
+  RunWorld(1, [](Communicator& world) {
+    QAdamTrainer all(world, QAdamOptions());
+    QAdamTrainer part(world, QAdamOptions(), TwoGroups(), InitialWeights(), {0, 1});
+    ASSERT_EQ(part.qadam->LoadState(all.qadam->SaveState()), absl::OkStatus());
+    QAdamTrainer renamed(world, QAdamOptions(), TwoGroups(), InitialWeights(), {0, 1, 2}, "net.");
+    const absl::Status refused = renamed.qadam->LoadState(part.qadam->SaveState());
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("no parameter that is trained here (net.a, …) is in the state, which has a, …"));
+    EXPECT_EQ(all.qadam->LoadState(part.qadam->SaveState()), absl::OkStatus());
   });
 }
 

@@ -244,6 +244,37 @@ TEST(QAdam, MomentsFollowTheirParametersThroughModelsInWhichOthersAreFrozen) {
   });
 }
 
+// A wrapper may put its own name before those of all parameters, as torch.compile does.
+TEST(QAdam, AStateOfOtherNamesAloneIsLoadedByOrder) {
+  RunWorld(2, [](Communicator& world) {
+    for (const int steps : {3, kWarmUp + 1}) {
+      QAdamTrainer before(world, QAdamOptions());
+      for (int step = 1; step <= steps; ++step) ASSERT_EQ(before.Step(step, SomeGradient), absl::OkStatus());
+      QAdamTrainer after(world, QAdamOptions(), TwoGroups(), before.weights, {0, 1, 2}, "_orig_mod.");
+      ASSERT_EQ(after.qadam->LoadState(before.qadam->SaveState()), absl::OkStatus());
+      EXPECT_THAT(after.qadam->begun_anew(), testing::IsEmpty());
+      for (int step = steps + 1; step <= steps + 3; ++step) {
+        ASSERT_EQ(before.Step(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(after.Step(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(after.weights, before.weights) << "step " << step;
+      }
+      ASSERT_EQ(before.qadam->LoadState(after.qadam->SaveState()), absl::OkStatus());
+    }
+  });
+}
+
+TEST(QAdam, NamesTheParametersThatBeginAnew) {
+  RunWorld(2, [](Communicator& world) {
+    QAdamTrainer part(world, QAdamOptions(), TwoGroups(), InitialWeights(), {0, 1});
+    QAdamTrainer all(world, QAdamOptions());
+    EXPECT_THAT(all.qadam->begun_anew(), testing::IsEmpty());
+    ASSERT_EQ(all.qadam->LoadState(part.qadam->SaveState()), absl::OkStatus());
+    EXPECT_THAT(all.qadam->begun_anew(), testing::ElementsAre("c"));
+    ASSERT_EQ(all.qadam->LoadState(all.qadam->SaveState()), absl::OkStatus());
+    EXPECT_THAT(all.qadam->begun_anew(), testing::IsEmpty());
+  });
+}
+
 // The gradient is always 1, so every step moves an element by lr, before and after the warm-up; c is used in every
 // fourth step only.
 TEST(QAdam, AParameterThatIsUsedSeldomMovesByTheLearningRate) {

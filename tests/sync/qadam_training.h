@@ -60,16 +60,17 @@ inline float SomeGradient(Rank rank, int step, int parameter, std::int64_t k) {
   return 0.25f * (static_cast<float>((hash >> 16) % 17) - 8.0f);
 }
 
-// One rank with its model, whose parameters `trained`, ascending, are not frozen.
+// One rank with its model, whose parameters `trained`, ascending, are not frozen; `prefix` is before all names.
 class QAdamTrainer {
  public:
   QAdamTrainer(Communicator& world, const SynchronizerOptions& options, std::vector<QAdam::Group> groups = TwoGroups(),
-               Tensors initial = InitialWeights(), std::vector<int> trained = {0, 1, 2})
+               Tensors initial = InitialWeights(), std::vector<int> trained = {0, 1, 2}, absl::string_view prefix = "")
       : weights(std::move(initial)), rank_(world.rank()), trained_(std::move(trained)) {
     std::vector<Parameter> parameters;
     std::vector<QAdam::Weights> places;
     for (const int i : trained_) {
       parameters.push_back(QAdamModel()[i]);
+      parameters.back().name = absl::StrCat(prefix, QAdamModel()[i].name);
       places.push_back({weights[i].data(), kGroupOf[i]});
     }
     absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(world, parameters, options);

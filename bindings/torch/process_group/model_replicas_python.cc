@@ -195,7 +195,9 @@ void DefineModelReplicas(py::module_& module) {
       .def("save_qadam", [](const ModelReplicas& model) { return Saved([&] { return model.qadam()->SaveState(); }); })
       .def(
           "load_qadam", [](const ModelReplicas& model, const std::string& state) { model.qadam()->LoadState(state); },
-          py::arg("state"), no_gil);
+          py::arg("state"), no_gil)
+      .def_property_readonly("qadam_begun_anew",
+                             [](const ModelReplicas& model) { return model.qadam()->begun_anew(); });
 }
 
 }  // namespace tutti::dist

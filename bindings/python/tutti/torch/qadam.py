@@ -1,5 +1,6 @@
 """The optimizer of the strategy ``qadam``."""
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +19,16 @@ def _state_in(state_dict: dict[str, Any]) -> torch.Tensor | None:
     # Which parameters are frozen may have changed since, so that every parameter is looked at.
     found = [state[_STATE] for state in state_dict.get("state", {}).values() if _STATE in state]
     return max(found, key=torch.numel, default=None)
+
+
+def _load(replicas: Any, state: torch.Tensor) -> None:
+    """Gives ``replicas`` the ``state``, and warns of a part of the model that is not in it."""
+    replicas.load_qadam(states.to_bytes(state))
+    anew = replicas.qadam_begun_anew
+    if anew:
+        names = ", ".join(anew[:3]) + (", …" if len(anew) > 3 else "")
+        warnings.warn(f"QAdam: the state has nothing of {len(anew)} parameters that are trained here ({names}), which "
+                      "begin anew, as in step 1", stacklevel=3)
 
 
 def with_warmup_of(optimizers: Iterable[torch.optim.Optimizer], strategy: str) -> str:
@@ -106,7 +117,7 @@ class QAdam(torch.optim.Optimizer):
         if replicas is None:
             self._kept = state
         else:
-            replicas.load_qadam(states.to_bytes(state))
+            _load(replicas, state)
         super().load_state_dict({**state_dict, "state": {}})
         self._mark_states()
 
@@ -156,5 +167,5 @@ class QAdam(torch.optim.Optimizer):
         replicas.make_qadam([group["params"] for group in self.param_groups], groups)
         self._replicas = weakref.ref(replicas)
         if self._kept is not None:
-            replicas.load_qadam(states.to_bytes(self._kept))
+            _load(replicas, self._kept)
             self._kept = None

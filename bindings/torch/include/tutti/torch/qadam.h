@@ -86,6 +86,8 @@ class QAdam : public torch::optim::Optimizer {
   // state_dict().
   std::string SaveState() const { return update_->SaveState(); }
   void LoadState(const std::string& state) { update_->LoadState(state); }
+  // The names of the parameters that the state loaded last had not: see tutti::QAdam.
+  const std::vector<std::string>& begun_anew() const { return update_->begun_anew(); }
 
   // Whether the warm-up is over.
   bool frozen() const { return update_->frozen(); }

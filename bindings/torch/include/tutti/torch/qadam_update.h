@@ -46,6 +46,7 @@ class QAdamUpdate : private MomentumSource {
   // The state of the optimizer: see tutti::QAdam. SaveState throws when the state cannot be read from a GPU.
   std::string SaveState() const { return replicas_.place().SavedOrThrow(optimizer_->SaveState()); }
   void LoadState(const std::string& state) { ThrowIfError(optimizer_->LoadState(state)); }
+  const std::vector<std::string>& begun_anew() const { return optimizer_->begun_anew(); }
 
  private:
   absl::StatusOr<int> BeginBackward() override;
