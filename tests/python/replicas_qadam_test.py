@@ -90,6 +90,30 @@ def test_qadam_warns_of_parameters_that_begin_anew():
     run_ranks(2, begins_anew_in_part)
 
 
+def refuses_other_groups(rank):
+    model, optimizer = wrap("qadam:warmup_steps=2")
+    train(model, optimizer, rank, 3)
+    state = optimizer.state_dict()
+    module = net()
+    module[0].requires_grad_(False)
+    part = tutti.torch.QAdam([parameter for parameter in module.parameters() if parameter.requires_grad], 0.05)
+    refused = r"the state has groups of \[4\] parameters, and this optimizer of \[2\]: give both all parameters"
+    with pytest.raises(ValueError, match=refused):
+        part.load_state_dict(state)
+    model = tutti.torch.DistributedDataParallel(module, part, "qadam:warmup_steps=2")
+    before = part.state_dict()
+    assert not part.frozen
+    with pytest.raises(ValueError, match=refused):
+        part.load_state_dict(state)
+    assert not part.frozen and part.param_groups[0]["lr"] == 0.05
+    assert torch.equal(part.state_dict()["state"][0]["qadam"], before["state"][0]["qadam"])
+    model.check_replicas()
+
+
+def test_qadam_is_unchanged_by_a_state_of_other_groups():
+    run_ranks(2, refuses_other_groups)
+
+
 def loses_its_wrapper(rank):
     model, optimizer = wrap("qadam:warmup_steps=2")
     train(model, optimizer, rank, 3)

@@ -182,6 +182,37 @@ TEST(QAdam, SavedInEitherPhaseItGoesOnBitForBit) {
   }
 }
 
+TEST(QAdam, WhatItCannotLoadChangesNothing) {
+  const Squares data;
+  RunWorld(1, [&](Communicator& world) {
+    Sequential net = MakeWideNet();
+    net->parameters()[3].requires_grad_(false);
+    DataParallel replicas(world, *net, QAdamStrategy(100));
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    groups.emplace_back(std::vector{net->parameters()[0], net->parameters()[2]});
+    groups.emplace_back(std::vector{net->parameters()[1]});  // without the one that is frozen
+    QAdam optimizer(replicas, groups, QAdamOptions(0.01));
+    const std::string before = optimizer.SaveState();
+    const auto expect_refused = [&](Sequential other, QAdam& into, const std::string& told) {
+      DataParallel others(world, *other, QAdamStrategy(100));
+      QAdam saved(others, TwoGroups(other, QAdamOptions(0.5), QAdamOptions(0.5)));
+      data.Loss(other).backward();
+      saved.step();
+      std::stringstream file;
+      torch::save(saved, file);
+      EXPECT_THAT(ErrorOf([&] { torch::load(into, file); }), HasSubstr(told));
+      EXPECT_EQ(into.param_groups()[0].options().get_lr(), 0.01);
+    };
+    expect_refused(MakeWideNet(), optimizer, "a parameter group that has a different size");
+    EXPECT_EQ(optimizer.SaveState(), before);
+
+    Sequential whole = MakeWideNet();
+    DataParallel wholes(world, *whole, QAdamStrategy(100));
+    QAdam of_all(wholes, TwoGroups(whole, QAdamOptions(0.01), QAdamOptions(0.01)));
+    expect_refused(Sequential(Linear(20, 32), ReLU(), Linear(32, 1)), of_all, "elements of 0.weight, expected 1280");
+  });
+}
+
 TEST(QAdam, AnotherOptimizerIsRefused) {
   const Squares data;
   std::vector<Sequential> nets = EqualNets(1);

@@ -113,6 +113,11 @@ class QAdam(torch.optim.Optimizer):
         if state is None:
             raise ValueError(f"QAdam.load_state_dict: no parameter has {_STATE!r} in its state; was another optimizer "
                              "saved?")
+        sizes, own = ([len(group["params"]) for group in groups]
+                      for groups in (state_dict.get("param_groups", ()), self.param_groups))
+        if sizes != own:
+            raise ValueError(f"QAdam.load_state_dict: the state has groups of {sizes} parameters, and this optimizer of "
+                             f"{own}: give both all parameters of the model, frozen ones, too")
         replicas = self._living()
         if replicas is None:
             self._kept = state

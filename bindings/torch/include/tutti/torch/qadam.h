@@ -11,6 +11,7 @@
 #ifndef TUTTI_TORCH_QADAM_H_
 #define TUTTI_TORCH_QADAM_H_
 
+#include <c10/util/ScopeExit.h>
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -80,6 +81,8 @@ class QAdam : public torch::optim::Optimizer {
   torch::Tensor step(LossClosure closure = nullptr) override;
 
   void save(torch::serialize::OutputArchive& archive) const override;
+  // Loads what save() wrote, of an optimizer with as many parameters in each group, frozen ones included. Throws where
+  // groups or state do not fit; nothing is changed then.
   void load(torch::serialize::InputArchive& archive) override;
 
   // The state alone, without groups: what save() writes beside them, and what tutti.torch.QAdam has in its
@@ -152,8 +155,14 @@ inline void QAdam::load(torch::serialize::InputArchive& archive) {
   archive.read("qadam", bytes, /*is_buffer=*/true);
   bytes = bytes.cpu();  // torch::load may have been told to load all tensors onto a GPU
   const std::string state(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(bytes.numel()));
-  LoadState(state);
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> before;
+  for (const torch::optim::OptimizerParamGroup& group : param_groups_) before.push_back(group.options().clone());
+  auto failed = c10::make_scope_exit([&] {
+    for (std::size_t i = 0; i < before.size(); ++i) param_groups_[i].set_options(std::move(before[i]));
+  });
   torch::optim::serialize<torch::optim::OptimizerParamState, QAdamOptions>(archive, *this);
+  LoadState(state);
+  failed.release();
 }
 
 }  // namespace tutti::nn
