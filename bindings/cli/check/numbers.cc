@@ -77,7 +77,7 @@ class Calls {
  public:
   explicit Calls(const Schedule& schedule) : schedule_(schedule) {}
 
-  // Makes the calls of a world. An error that is no fault of the schedule has another code than FailedPrecondition.
+  // Makes the calls of a world. FailedPrecondition: a call has failed or has given wrong results.
   absl::Status MakeIn(const CallWorld& world, int size) {
     const std::string where = absl::StrCat(size, " ranks ", world.text);
     SetCurrentCase(absl::StrCat("calls of ", where));

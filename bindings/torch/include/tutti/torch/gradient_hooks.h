@@ -216,12 +216,14 @@ inline void GradientHooks::MoveIntoBucket(int i) {
   if (grad.layout() != torch::kStrided) {
     place_.ThrowIfError(absl::UnimplementedError(
         absl::StrCat("parameter ", NameOf(i), " has a sparse gradient, and only dense ones can be exchanged: make its ",
-                     "embedding with sparse=false")));
+                     "embedding with sparse(false) (in Python: sparse=False)")));
   }
   if (grad.requires_grad()) {
     place_.ThrowIfError(absl::UnimplementedError(absl::StrCat(
-        "parameter ", NameOf(i), ": backward() was called with create_graph=true, and gradients that are exchanged ",
-        "have no graph: compute the gradients that you derive once more by grad() of torch::autograd")));
+        "parameter ", NameOf(i),
+        ": backward() was called with create_graph=true (in Python: True), and gradients that ",
+        "are exchanged have no graph: compute the gradients that you derive once more by torch::autograd::grad (in ",
+        "Python: torch.autograd.grad)")));
   }
   if (grad.scalar_type() != trained.gradient.scalar_type()) {
     place_.ThrowIfError(absl::UnimplementedError(

@@ -60,8 +60,8 @@ class ModuleWatch {
     std::string name;
     const torch::TensorImpl* parameter;
   };
-  // Access to a module's own tensors. Public members of a module return copies, of names too, but buffers are to be had
-  // in no other way.
+  // Access to a module's own tensors. Parameters are read in place; buffers are to be had only as a copy, with their
+  // names, since a module hides them from classes that inherit from it, too.
   struct Registered : torch::nn::Module {
     static const torch::OrderedDict<std::string, torch::Tensor>& ParametersOf(const torch::nn::Module& module) {
       return module.*(&Registered::parameters_);

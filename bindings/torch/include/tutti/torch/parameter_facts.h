@@ -1,4 +1,5 @@
-// ParameterFacts remembers what ranks have agreed on about a parameter, or a buffer.
+// ParameterFacts remembers what ranks have agreed on about a parameter. It does so for buffers, too: a "parameter" of
+// its members may be one.
 #ifndef TUTTI_TORCH_PARAMETER_FACTS_H_
 #define TUTTI_TORCH_PARAMETER_FACTS_H_
 
