@@ -169,6 +169,24 @@ TEST(Buffers, OfManyModulesTravelTogether) {
   }
 }
 
+// The copy by way of which buffers travel together has at most 1 MiB.
+TEST(Buffers, OfMuchMemoryTogetherTravelInSeveralCalls) {
+  RunWorld(2, [](Communicator& world) {
+    torch::nn::Linear net(2, 2);
+    std::vector<torch::Tensor> buffers;
+    for (const std::int64_t count : {230'000, 230'000, 10'000, 230'000, 10'000}) {  // 0.9 MiB and 40 kB
+      buffers.push_back(torch::zeros({count}));
+      net->register_buffer("b" + std::to_string(buffers.size()), buffers.back());
+    }
+    DataParallel replicas(world, *net);
+    for (torch::Tensor& buffer : buffers) buffer.fill_(world.rank() + 5);
+    const std::int64_t before = world.counters().calls;
+    replicas.Step([] {});
+    EXPECT_EQ(world.counters().calls - before, 3);
+    for (const torch::Tensor& buffer : buffers) EXPECT_TRUE(buffer.eq(5).all().item<bool>());
+  });
+}
+
 // A graph that has saved the statistics of BatchNorm is alive while a step makes them equal.
 TEST(Buffers, MadeEqualDoNotDisturbAGraph) {
   const Data data;

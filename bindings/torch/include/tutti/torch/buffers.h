@@ -56,28 +56,33 @@ inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& bu
   return absl::OkStatus();
 }
 
-// Whether `buffer` has a call of its own, where it lies: a copy of much memory costs more than a call, and torch::empty
-// makes no tensor of quantized elements.
-inline bool TravelsAlone(const torch::Tensor& buffer) {
-  constexpr std::size_t kLarge = std::size_t{1} << 20;
-  return buffer.nbytes() >= kLarge || buffer.is_quantized();
+// The buffers of one call.
+struct BufferGroup {
+  std::vector<torch::Tensor> buffers;
+  std::size_t bytes = 0;
+};
+
+// Whether `buffer` may travel in the call of `group`, by way of a copy. A copy of much memory costs more than a call,
+// so groups are small, and a large buffer has a call of its own, where it lies; so has one of quantized elements, of
+// which torch::empty makes no tensor.
+inline bool MayJoin(const BufferGroup& group, const torch::Tensor& buffer) {
+  constexpr std::size_t kMaxCopied = std::size_t{1} << 20;
+  const torch::Tensor& first = group.buffers[0];
+  return group.bytes + buffer.nbytes() <= kMaxCopied && !buffer.is_quantized() &&
+         first.scalar_type() == buffer.scalar_type() && first.device() == buffer.device();
 }
 
 // The buffers of each call: those of one type on one device travel together. The ranks have agreed on the order, types
 // and shapes of their buffers, and so get the same groups.
-inline std::vector<std::vector<torch::Tensor>> GroupsOf(const std::vector<NamedTensor>& buffers) {
-  std::vector<std::vector<torch::Tensor>> groups;
+inline std::vector<BufferGroup> GroupsOf(const std::vector<NamedTensor>& buffers) {
+  std::vector<BufferGroup> groups;
   for (const auto& [name, buffer] : buffers) {
     if (buffer.numel() == 0) continue;
-    auto group = groups.end();
-    if (!TravelsAlone(buffer)) {
-      group = std::find_if(groups.begin(), groups.end(), [&buffer = buffer](const auto& other) {
-        return !TravelsAlone(other[0]) && other[0].scalar_type() == buffer.scalar_type() &&
-               other[0].device() == buffer.device();
-      });
-    }
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&buffer = buffer](const BufferGroup& other) { return MayJoin(other, buffer); });
     if (group == groups.end()) group = groups.emplace(groups.end());
-    group->push_back(buffer);
+    group->buffers.push_back(buffer);
+    group->bytes += buffer.nbytes();
   }
   return groups;
 }
@@ -132,9 +137,9 @@ inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOpt
                                        const std::vector<NamedTensor>& buffers) {
   if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
   torch::NoGradGuard no_grad;
-  for (const std::vector<torch::Tensor>& group : GroupsOf(buffers)) {
-    absl::Status status = group.size() == 1 ? SynchronizeAlone(communicator, call, mode, group[0])
-                                            : SynchronizeTogether(communicator, call, mode, group);
+  for (const BufferGroup& group : GroupsOf(buffers)) {
+    absl::Status status = group.buffers.size() == 1 ? SynchronizeAlone(communicator, call, mode, group.buffers[0])
+                                                    : SynchronizeTogether(communicator, call, mode, group.buffers);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
