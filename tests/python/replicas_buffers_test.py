@@ -1,5 +1,7 @@
 """Buffers of tutti.torch.DistributedDataParallel, which ranks keep equal."""
 
+import weakref
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -38,6 +40,19 @@ class Mean(torch.nn.Module):
     def forward(self, inputs):
         self.mean = 0.5 * self.mean + 0.5 * inputs.mean(0)
         return self.linear(inputs)
+
+
+def replaces_its_own_buffer(rank):
+    module = Mean()
+    model, _ = wrap("bytegrad", module, buffers="leave")
+    before = weakref.ref(module.mean)
+    module.mean = torch.ones(4)
+    assert before() is None
+    model.flush()
+
+
+def test_a_buffer_of_each_rank_is_the_modules_alone():
+    run_ranks(2, replaces_its_own_buffer)
 
 
 def takes_a_step(model, optimizer, rank):

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/world.h"
@@ -167,6 +168,20 @@ TEST(Buffers, OfManyModulesTravelTogether) {
       EXPECT_EQ(world.counters().calls - before, 2);  // of floats, and of counters
     });
   }
+}
+
+// A module that replaces such a buffer frees its memory.
+TEST(Buffers, OfEachRankAreTheModulesAlone) {
+  RunWorld(1, [](Communicator& world) {
+    torch::nn::Linear net(2, 2);
+    const torch::Tensor buffer = net->register_buffer("b", torch::zeros({2}));
+    for (const auto& [mode, kept] : {std::pair(Buffers::kLeave, false), std::pair(Buffers::kBroadcast, true)}) {
+      const auto before = buffer.use_count();
+      DataParallel replicas(world, *net, {.buffers = mode});
+      replicas.Flush();
+      EXPECT_EQ(buffer.use_count() > before, kept);
+    }
+  });
 }
 
 // The copy by way of which buffers travel together has at most 1 MiB.

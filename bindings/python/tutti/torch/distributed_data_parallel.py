@@ -161,7 +161,8 @@ class DistributedDataParallel(torch.nn.Module):
             int(bucket_cap_mb * 2**20), autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
-        self._buffer_places = _places_of(module, "_buffers")
+        # Empty where each rank has its own buffers, which nobody asks for.
+        self._buffer_places = [] if buffers == "leave" else _places_of(module, "_buffers")
         self._synchronizes = True
         self._steps_together = False
         self._optimizers: list[torch.optim.Optimizer] = []

@@ -71,7 +71,7 @@ class DataParallel {
   // Collective; a mistake of one rank is an error on all. `communicator` must outlive the DataParallel. All ranks must
   // destroy their DataParallel at the same step (`async`: at any step after its warm-up), or after an error.
   DataParallel(Communicator& communicator, torch::nn::Module& module, const DataParallelOptions& options = {})
-      : module_(module), replicas_(communicator, Describe(module), options) {}
+      : module_(module, options.buffers != Buffers::kLeave), replicas_(communicator, Describe(module), options) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 

@@ -19,15 +19,18 @@ namespace tutti::nn {
 
 class ModuleWatch {
  public:
-  // Remembers the parameters and buffers that `module` has now. A module that a shared_ptr owns may be destroyed before
-  // the ModuleWatch; any other module must outlive the ModuleWatch.
-  explicit ModuleWatch(torch::nn::Module& module)
-      : module_(module), owner_(module.weak_from_this()), is_shared_(!owner_.expired()) {
+  // Remembers the parameters and, with `watches_buffers`, the buffers that `module` has now. A module that a shared_ptr
+  // owns may be destroyed before the ModuleWatch; any other module must outlive the ModuleWatch.
+  ModuleWatch(torch::nn::Module& module, bool watches_buffers)
+      : module_(module),
+        owner_(module.weak_from_this()),
+        is_shared_(!owner_.expired()),
+        watches_buffers_(watches_buffers) {
     for (const auto& item : module.named_parameters()) {
       if (item.value().defined()) names_.push_back({item.key(), item.value().unsafeGetTensorImpl()});
     }
     remembered_ = FactsOf(Registered::ParametersOf);
-    buffers_ = FactsOf(Registered::BuffersOf);
+    if (watches_buffers_) buffers_ = FactsOf(Registered::BuffersOf);
   }
 
   // OK, or an error that names a parameter that was registered, replaced, removed, unfrozen or converted since the
@@ -40,8 +43,10 @@ class ModuleWatch {
   }
 
   // All buffers of the module, if one has come, gone, been replaced or changed its type or shape since the last call
-  // (the first time, since the constructor). Cheap enough for every step that makes buffers equal.
+  // (the first time, since the constructor), and buffers are watched. Cheap enough for every step that makes buffers
+  // equal.
   std::optional<std::vector<NamedTensor>> FindNewBuffers() {
+    if (!watches_buffers_) return std::nullopt;
     const std::shared_ptr<const torch::nn::Module> held = owner_.lock();
     if ((is_shared_ && held == nullptr) || Hold(buffers_, Registered::BuffersOf)) return std::nullopt;
     buffers_ = FactsOf(Registered::BuffersOf);
@@ -129,6 +134,7 @@ class ModuleWatch {
   const torch::nn::Module& module_;
   const std::weak_ptr<const torch::nn::Module> owner_;
   const bool is_shared_;
+  const bool watches_buffers_;
   std::vector<Named> names_;
   std::vector<ParameterFacts> remembered_;  // parameters, in the order of Visit
   std::vector<ParameterFacts> buffers_;     // those of the last FindNewBuffers, in the order of Visit
