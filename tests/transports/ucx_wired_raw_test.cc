@@ -1,10 +1,13 @@
 // Ranks on nodes of their own, to one of which the test writes over the connections of the other: what breaks the
 // rules, and messages that come in parts.
+#include <linux/tcp.h>  // tcp_info of <netinet/tcp.h> has no tcpi_bytes_sent
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,8 +26,15 @@ namespace {
 
 using testing::HasSubstr;
 
-// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first; these
-// ends are of this process, too.
+std::uint64_t BytesSent(int fd) {
+  tcp_info info = {};
+  socklen_t bytes = sizeof(info);
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes), 0);
+  return info.tcpi_bytes_sent;
+}
+
+// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first, over
+// which the greetings went; these ends are of this process, too.
 std::vector<int> ConnectionsTo(const std::string& blob) {
   const std::string listened = ucx::DecodeAddress(blob)->wire;
   std::vector<int> found;
@@ -33,7 +43,7 @@ std::vector<int> ConnectionsTo(const std::string& blob) {
     auto bytes = static_cast<socklen_t>(peer.size());
     if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
   }
-  std::sort(found.begin(), found.end());
+  std::sort(found.begin(), found.end(), [](int a, int b) { return BytesSent(a) > BytesSent(b); });
   return found;
 }
 
@@ -88,13 +98,15 @@ struct HalfAMessage {
   // Writes the rest of the message, and one more message, which must be received.
   void WriteRest() {
     const ucx::ShortHeader header = {.tag = 9, .bytes = 2};
-    PoisonedOp next;
+    PoisonedOp& next = ops.emplace_back();
     Post(9, 2, &next);
     Write(std::string(kBytes / 2, 's') + std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + "ok");
     EXPECT_TRUE(next.calls == 1 && next.status.ok()) << next.status;
   }
   Transport& me() { return *transports[0]; }
 
+  PoisonedOp op;  // of the message; outlives the transports, as do the others
+  std::deque<PoisonedOp> ops;
   std::vector<std::unique_ptr<Transport>> transports;
   int short_wire = -1;
 };
@@ -102,7 +114,7 @@ struct HalfAMessage {
 TEST(UcxWiredShort, AReceiveThatIsGivenUpInTheMiddleOfItsMessageIsNotWrittenTo) {
   for (const bool disconnects : {false, true}) {
     HalfAMessage half;
-    PoisonedOp op;
+    PoisonedOp& op = half.op;
     half.Post(HalfAMessage::kTag, HalfAMessage::kBytes, &op);
     half.WriteHalf();
     EXPECT_EQ(op.calls, 0);
@@ -120,7 +132,7 @@ TEST(UcxWiredShort, AMessageOfWhichHalfHasComeIsNotForTheNextGroupOfItsNumber) {
     half.WriteHalf();
     if (discards) half.me().Discard(HalfAMessage::kGroup);
     half.me().Accept(HalfAMessage::kGroup);
-    PoisonedOp op;
+    PoisonedOp& op = half.op;
     half.Post(HalfAMessage::kTag, HalfAMessage::kBytes, &op);
     half.WriteRest();
     EXPECT_EQ(op.calls, 0) << op.status;
@@ -135,7 +147,7 @@ TEST(UcxWiredShort, AReceiveThatIsPostedInTheMiddleOfItsMessageGetsAllOfIt) {
   for (const bool from_any : {false, true}) {
     HalfAMessage half;
     half.WriteHalf();
-    PoisonedOp op;
+    PoisonedOp& op = half.op;
     const std::string expected(HalfAMessage::kBytes, 's');
     op.expected = &expected;
     if (from_any) {
@@ -151,7 +163,7 @@ TEST(UcxWiredShort, AReceiveThatIsPostedInTheMiddleOfItsMessageGetsAllOfIt) {
 
 TEST(UcxWiredShort, AMessageOfWhichHalfHasComeMayHaveAnotherLength) {
   HalfAMessage half;
-  PoisonedOp op;
+  PoisonedOp& op = half.op;
   half.Post(HalfAMessage::kTag, HalfAMessage::kBytes + 1, &op);
   half.WriteHalf();
   EXPECT_THAT(op.status.message(), testing::AllOf(HasSubstr("20000"), HasSubstr("20001")));
