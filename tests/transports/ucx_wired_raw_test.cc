@@ -80,9 +80,9 @@ struct HalfAMessage {
   HalfAMessage() : transports(Nodes(1).make(2, {.region_bytes = 4096})) {
     short_wire = ConnectionsTo(ConnectBoth(transports)[0])[0];
   }
-  void Post(std::uint64_t tag, std::size_t bytes, PoisonedOp* op) {
-    op->data.assign(bytes, '?');
-    me().endpoint(1).Recv(tag, op->data.data(), static_cast<std::int64_t>(bytes), op);
+  void Post(std::uint64_t tag, std::size_t bytes, PoisonedOp* receive) {
+    receive->data.assign(bytes, '?');
+    me().endpoint(1).Recv(tag, receive->data.data(), static_cast<std::int64_t>(bytes), receive);
   }
   void Write(const std::string& bytes) {
     ASSERT_EQ(write(short_wire, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));

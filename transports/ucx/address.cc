@@ -1,6 +1,7 @@
 #include "transports/ucx/address.h"
 
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -51,6 +52,15 @@ bool Equal(const Nonce& a, const Nonce& b) {
   return difference == 0;
 }
 
+std::string ContainerName() {
+  std::string name;
+  for (const char* const shared : {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/dev/shm"}) {
+    struct stat status = {};
+    if (stat(shared, &status) == 0) absl::StrAppend(&name, status.st_dev, ":", status.st_ino, " ");
+  }
+  return name;
+}
+
 std::string Encode(const PeerAddress& address) {
   std::string out(kMagic.data(), kMagic.size());
   PutString(&out, address.node);
@@ -58,6 +68,7 @@ std::string Encode(const PeerAddress& address) {
   PutString(&out, address.socket);
   Put(&out, address.nonce.data(), address.nonce.size());
   Put(&out, &address.region_bytes, sizeof(address.region_bytes));
+  PutString(&out, address.container);
   PutString(&out, address.worker);
   PutString(&out, address.wire);
   return out;
@@ -66,12 +77,12 @@ std::string Encode(const PeerAddress& address) {
 absl::StatusOr<PeerAddress> DecodeAddress(absl::string_view blob) {
   PeerAddress address;
   std::array<char, kMagic.size()> magic;
-  const bool valid = Take(&blob, magic.data(), magic.size()) &&
-                     kMagic == absl::string_view(magic.data(), magic.size()) && TakeString(&blob, &address.node) &&
-                     Take(&blob, &address.user, sizeof(address.user)) && TakeString(&blob, &address.socket) &&
-                     Take(&blob, address.nonce.data(), address.nonce.size()) &&
-                     Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) &&
-                     TakeString(&blob, &address.worker) && TakeString(&blob, &address.wire) && blob.empty();
+  const bool valid =
+      Take(&blob, magic.data(), magic.size()) && kMagic == absl::string_view(magic.data(), magic.size()) &&
+      TakeString(&blob, &address.node) && Take(&blob, &address.user, sizeof(address.user)) &&
+      TakeString(&blob, &address.socket) && Take(&blob, address.nonce.data(), address.nonce.size()) &&
+      Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) && TakeString(&blob, &address.container) &&
+      TakeString(&blob, &address.worker) && TakeString(&blob, &address.wire) && blob.empty();
   if (!valid) return absl::InvalidArgumentError("its address is not from a UCX transport of this version");
   return address;
 }

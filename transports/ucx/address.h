@@ -26,9 +26,14 @@ struct PeerAddress {
   std::string socket;  // name of the rank's socket in the abstract namespace
   Nonce nonce = {};    // a secret that a peer must present to that socket
   std::int64_t region_bytes = 0;
-  std::string worker;  // the UCX worker's address, for ranks on the same node
-  std::string wire;    // where the rank listens for the wires of ranks on other nodes (wire_meeting.h)
+  std::string container;  // ranks of a node with equal containers reach each other over UCX
+  std::string worker;     // the UCX worker's address, for these
+  std::string wire;       // where the rank listens for the wires of all others (wire_meeting.h)
 };
+
+// What ranks must share so that UCX's shared memory of one is that of the other: process numbers, System V memory and
+// /dev/shm, each of which a container may have for itself.
+std::string ContainerName();
 
 std::string Encode(const PeerAddress& address);
 // InvalidArgument when `blob` is not an address of this version.

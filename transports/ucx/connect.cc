@@ -49,6 +49,7 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   PeerAddress address;
   address.node = node_;
   address.user = geteuid();
+  address.container = ContainerName();
   address.socket = rendezvous_.socket_name();
   address.nonce = rendezvous_.nonce();
   address.region_bytes = region_.mapping.bytes();
@@ -127,18 +128,23 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
   return links_.Watch(*peers);
 }
 
-// Begins to meet the ranks on other nodes, and waits until each has answered: a network that loses what one of two
-// ranks sends shows early. The meeting goes on until all ranks have greeted this one.
+bool UcxTransport::IsReachedOverUcx(const PeerAddress& address) const {
+  return address.node == node_ && address.container == ContainerName();
+}
+
+// Begins to meet the ranks that UCX does not reach, and waits until each has answered: a network that loses what one of
+// two ranks sends shows early. The meeting goes on until all ranks have greeted this one.
 absl::Status UcxTransport::ReachNodes(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
   std::vector<WireMember> members;
   for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
-    if (address.node == node_) continue;
+    if (IsReachedOverUcx(address)) continue;
     if (address.wire.empty() || meeting_.address().empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the network interface of rank ", address.wire.empty() ? peer : rank_, " has no IP address, over which rank ",
-          address.wire.empty() ? rank_ : peer,
-          " on another node would reach it; name an interface that has one (UcxOptions.interface, TUTTI_INTERFACE)"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the network interface of rank ", address.wire.empty() ? peer : rank_,
+                       " has no IP address, over which rank ", address.wire.empty() ? rank_ : peer,
+                       " on another node, or in another container, would reach it; name an interface that has one "
+                       "(UcxOptions.interface, TUTTI_INTERFACE)"));
     }
     members.push_back({peer, address.wire, address.nonce});
   }
@@ -172,11 +178,11 @@ absl::Status UcxTransport::MakeWires(std::int64_t end_ns) {
   return absl::OkStatus();
 }
 
-// Opens UCX's connections to the ranks of this node, this rank included.
+// Opens UCX's connections to the ranks that UCX reaches, this rank included.
 absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
   for (UcxEndpoint& endpoint : endpoints_) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(endpoint.peer())];
-    if (address.node != node_) continue;
+    if (!IsReachedOverUcx(address)) continue;
     ucp_ep_params_t params = {};
     params.field_mask =
         UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;

@@ -101,13 +101,13 @@ bool UcxTransport::HasLeftNode(Rank peer) const {
 // that the peer had written before its link ended.
 void UcxTransport::EndSendsToLeavers() {
   const auto never_ends = [this](const Operation& operation) {
-    return operation.completion != nullptr && !operation.receives && HasLeftNode(operation.peer);
+    return operation.completion != nullptr && !operation.receives && !operation.wired && HasLeftNode(operation.peer);
   };
   if (!greeted_ || !a_link_has_ended_ || std::none_of(operations_.begin(), operations_.end(), never_ends)) return;
   if (!ProgressAll()) return;  // more is left to take in: the next Check goes on
   for (UcxEndpoint& endpoint : endpoints_) {
     const Rank peer = endpoint.peer();
-    if (!HasLeftNode(peer)) continue;
+    if (!HasLeftNode(peer) || wires_.To(peer) != nullptr) continue;
     CloseByForce(endpoint);
     EndUnansweredSends(peer);
     EndUntaken([peer](const Operation& operation) { return operation.peer == peer; }, HasShutDown(peer));

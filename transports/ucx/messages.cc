@@ -243,17 +243,20 @@ void UcxTransport::ReceiveControl() {
 void UcxTransport::HandleFrame(std::size_t bytes) {
   const std::optional<Control> control = Decode(control_in_.data(), bytes);
   if (!control.has_value() || control->from >= static_cast<Rank>(endpoints_.size())) return;
-  const Control::Kind kind = control->kind;
-  if (kind >= Control::Kind::kAsks) ++control_left_;
+  if (control->kind >= Control::Kind::kAsks) ++control_left_;
   Handle(control->from, *control);
-  Answer(control->from, kind);
+  Answer(control->from, *control);
 }
 
-void UcxTransport::Answer(Rank from, Control::Kind kind) {
+void UcxTransport::Answer(Rank from, const Control& control) {
+  const Control::Kind kind = control.kind;
   Control answer;
   answer.from = rank_;
   if (kind == Control::Kind::kGoodbye) {
-    news_[static_cast<std::size_t>(from)].goodbye = true;
+    PeerNews& news = news_[static_cast<std::size_t>(from)];
+    news.goodbye = true;
+    news.wired = control.message;
+    if (Wire* const wire = wires_.To(from); wire != nullptr) wire->HearGoodbye();
     answer.kind = Control::Kind::kGoodbyeSeen;
   } else if (kind == Control::Kind::kAsks && !shut_down_) {
     answer.kind = Control::Kind::kAnswers;

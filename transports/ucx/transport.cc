@@ -184,9 +184,7 @@ void UcxTransport::Handle(Rank from, const Control& control) {
       news.settled = true;
       return;
     case Control::Kind::kGoodbye:
-      news.wired = control.message;
       health_.SaidGoodbye(from);
-      if (Wire* const wire = wires_.To(from); wire != nullptr) wire->HearGoodbye();
       return;
     case Control::Kind::kGoodbyeSeen:
       news.goodbye_seen = true;
@@ -221,7 +219,8 @@ bool UcxTransport::HasLeft(Rank peer) {
   MatchQueued();
   const Wire* const wire = wires_.To(peer);
   const bool wire_ended = wire == nullptr || wire->broken() || wire->messages_received() == news.wired;
-  news.left = wire_ended && (news.goodbye || (health_.said_goodbye(peer) && link_ended && drained));
+  const bool over_link = wire == nullptr && health_.said_goodbye(peer) && link_ended && drained;
+  news.left = wire_ended && (news.goodbye || over_link);
   return news.left;
 }
 

@@ -1,8 +1,8 @@
-// The UCX transport: messages over UCX within a node, over wires of its own between nodes (wired.cc), and regions of
-// peers on the node by memory mapping. UCX's tag interface matches messages within a node; a longer message from mapped
-// memory is only announced there, and its receiver reads the payload from its sender's region (announced.cc). The
-// node's sockets (node_link.h), the wires, and UCX's own errors tell which peers are alive; health.h decides which are
-// lost.
+// The UCX transport: messages over UCX within a node, over wires of its own between nodes, and between containers of a
+// node that share no memory of UCX's (wired.cc), and regions of peers on the node by memory mapping. UCX's tag
+// interface matches messages within a node; a longer message from mapped memory is only announced there, and its
+// receiver reads the payload from its sender's region (announced.cc). The node's sockets (node_link.h), the wires, and
+// UCX's own errors tell which peers are alive; health.h decides which are lost.
 #ifndef TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 
@@ -274,6 +274,8 @@ class UcxTransport final : public Transport, private ShortReceiver {
 
   absl::Status ReachNodes(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
+  // Whether messages to a rank go over UCX: within a container of a node. All others have wires.
+  bool IsReachedOverUcx(const PeerAddress& address) const;
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
   // Goes on with the meeting of ranks on other nodes, without waiting; true once all have been met.
@@ -298,7 +300,8 @@ class UcxTransport final : public Transport, private ShortReceiver {
   bool ProgressUcx();
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);
-  void Answer(Rank from, Control::Kind kind);
+  // Takes in what a control message that came behind the messages of `from` says of these, and answers it.
+  void Answer(Rank from, const Control& control);
   void ReadLinks();
   // Progresses UCX and the wires until nothing is left to do, at most for kDrainLimit; true when nothing was left.
   bool ProgressAll();

@@ -46,7 +46,7 @@ bool UcxTransport::EndFrame(Rank peer, const ShortHeader& header) {
     early_.Return(std::move(early), header.bytes);
     if (!control.has_value() || control->from != peer) return false;
     Handle(peer, *control);
-    Answer(peer, control->kind);
+    Answer(peer, *control);
   } else if (receive) {
     Finish(operations_[*receive], absl::OkStatus());
   } else if (header.kind == ShortHeader::Kind::kAnnounced) {
