@@ -64,7 +64,7 @@ absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Ide
   return TryTcpStore(lines.first, StoreKey(identity, secret.value_or(*fresh)), identity.rank, end_ns);
 }
 
-// What is left until `end_ns`, in whole seconds, for a reader.
+// The time that is left until `end_ns`, in whole seconds, for a reader.
 std::string SecondsUntil(std::int64_t end_ns) {
   return absl::FormatDuration(absl::Ceil(LeftUntil(end_ns), absl::Seconds(1)));
 }

@@ -1,4 +1,4 @@
-// What QAdam::SaveState writes, as bytes and as values.
+// The state that QAdam::SaveState writes, as bytes and as values.
 #ifndef TUTTI_SYNC_QADAM_FORMAT_H_
 #define TUTTI_SYNC_QADAM_FORMAT_H_
 
@@ -33,7 +33,7 @@ struct SavedQAdam {
 // m and v.
 std::string Write(const SavedQAdam& saved);
 
-// What `state` holds, whose bytes the result shares. InvalidArgument says what is damaged.
+// The values in `state`, whose bytes the result shares. InvalidArgument says what is damaged.
 absl::StatusOr<SavedQAdam> ParseQAdam(const std::string& state);
 
 }  // namespace tutti

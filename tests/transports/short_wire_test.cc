@@ -244,7 +244,7 @@ TEST(ShortWire, ThePeersEndIsHeardBehindAllThatItSent) {
   }
 }
 
-// What the peer has sent before it closed its connection is still read by a rank that finds the end as it sends.
+// A rank that finds the end of the connection as it sends still reads the messages that its peer had sent before.
 TEST(ShortWire, ASendToAPeerThatHasClosedLosesNothingFromIt) {
   Ends ends;
   ends.Say({.tag = 3, .bytes = 2}, "ok");

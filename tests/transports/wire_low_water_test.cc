@@ -1,4 +1,4 @@
-// Of how many bytes the kernel tells a rank that waits for a payload.
+// The number of bytes of which the kernel tells a rank that waits for a payload (SO_RCVLOWAT).
 #include <linux/sockios.h>
 
 #include <thread>

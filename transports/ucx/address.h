@@ -31,8 +31,8 @@ struct PeerAddress {
   std::string wire;       // where the rank listens for the wires of all others (wire_meeting.h)
 };
 
-// What ranks must share so that UCX's shared memory of one is that of the other: process numbers, System V memory and
-// /dev/shm, each of which a container may have for itself.
+// The name of this rank's container: equal on ranks that share process numbers, System V memory and /dev/shm, of which
+// a container may have each for itself. Only ranks that share all three see each other's shared memory of UCX.
 std::string ContainerName();
 
 std::string Encode(const PeerAddress& address);

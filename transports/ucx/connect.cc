@@ -49,7 +49,7 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   PeerAddress address;
   address.node = node_;
   address.user = geteuid();
-  address.container = ContainerName();
+  address.container = container_;
   address.socket = rendezvous_.socket_name();
   address.nonce = rendezvous_.nonce();
   address.region_bytes = region_.mapping.bytes();
@@ -129,7 +129,7 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
 }
 
 bool UcxTransport::IsReachedOverUcx(const PeerAddress& address) const {
-  return address.node == node_ && address.container == ContainerName();
+  return address.node == node_ && address.container == container_;
 }
 
 // Begins to meet the ranks that UCX does not reach, and waits until each has answered: a network that loses what one of

@@ -1,4 +1,4 @@
-// What one call of the kernel is given to send.
+// Memory in several pieces that one call of the kernel is given to send.
 #ifndef TUTTI_TRANSPORTS_UCX_PIECES_H_
 #define TUTTI_TRANSPORTS_UCX_PIECES_H_
 

@@ -66,7 +66,7 @@ class ShortWire {
   // Moves bytes if the connection is ready; true when any moved. Reads, by way of `buffer`, until kReadAtOnce bytes
   // have come or more.
   bool Progress(absl::Span<std::byte> buffer, ShortReceiver& receiver);
-  // What epoll has told: that bytes have come, that the connection takes bytes, that the peer has closed it.
+  // Takes in an event of epoll: that bytes have come, that the connection takes bytes, that the peer has closed it.
   void SetReady(bool readable, bool writable, bool closed);
 
   // Whether a part of the payload of a message has come, and not all.

@@ -338,6 +338,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
   const int connections_;
   const UniqueFd wake_;
   const std::string node_;
+  const std::string container_ = ContainerName();
 
   Rank rank_ = -1;
   std::deque<UcxEndpoint> endpoints_;

@@ -49,7 +49,7 @@ absl::Status CheckSchedule(absl::string_view name, const Schedule& schedule) {
   return Print(name, CheckNumbers(schedule));
 }
 
-// What checks `name`; an error where there is nothing of that name.
+// The check of `name`; an error where there is nothing of that name.
 absl::StatusOr<std::function<absl::Status()>> CheckOf(const std::string& name) {
   if (absl::string_view codec_name = name; absl::ConsumePrefix(&codec_name, "codec=")) {
     if (const std::size_t end = codec_name.find_first_of(":,"); end != absl::string_view::npos) {
