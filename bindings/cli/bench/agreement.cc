@@ -45,6 +45,7 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flag
           {"--min-time", absl::StrCat(options.min_time)},
           {"--repeats", absl::StrCat(flags.repeats)},
           {"--rewrite", Given(options.rewrite)},
+          {"--pause", absl::StrCat(options.pause)},
           {"--no-check", Given(flags.no_check)},
           {"--latency", Given(flags.latency)},
           {"--bind", Given(options.bind)}};

@@ -127,7 +127,9 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
       "# tutti bench ", collectives.size() == BenchNames().size() ? "all" : absl::StrJoin(collectives, ","), ": ",
       InWords(about.ranks, about.places), ", transport ", about.transport, ", ",
       options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
-      options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
+      options.rewrite ? ", rewritten before each call" : "",
+      options.pause > 0 ? absl::StrCat(", a pause of ", options.pause, " s before each call") : "",
+      "\n# predicted where ", about.links, "\n");
   if (!job.alone_under.empty()) {
     absl::StrAppend(&text, "# ", job.alone_under,
                     " started one rank, which is measured alone: to start N ranks on this machine, give --ranks N\n");

@@ -91,6 +91,11 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
       ->capture_default_str();
   bench.add_flag("--rewrite,!--no-rewrite", options.rewrite,
                  "Every rank rewrites its whole input before each call, untimed (the default with --codec)");
+  bench
+      .add_option("--pause", options.pause,
+                  "Seconds that every rank sleeps before each call, untimed, as training computes between its calls")
+      ->check(NumberWithin(0, 3600))
+      ->capture_default_str();
   bench.add_flag("--no-check", flags.no_check, "Do not compare results with what they should be");
 }
 

@@ -37,10 +37,13 @@ struct BenchOptions {
   int warm_ups = 5;
   double min_time = 0.25;  // seconds
   bool rewrite = false;
+  double pause = 0;               // seconds that every rank sleeps before each call
   std::string buffers = "arena";  // or "private"
   bool check = true;
   bool latency = false;  // ranks tell for each call how long they stood in line for a processor
 
+  // Whether ranks do something, and meet, before each call, outside of the timed region.
+  bool prepares_calls() const { return rewrite || pause > 0; }
   bool on_device() const { return device == "cuda"; }
   MemoryKind memory_kind() const { return on_device() ? MemoryKind::kDevice : MemoryKind::kHost; }
 };
@@ -102,6 +105,7 @@ struct BenchRow {
   std::string buffers;
   bool messages = false;
   bool rewrite = false;
+  double pause_s = 0;
   bool in_place = false;
   int repeat = 1;  // which of the --repeats
   int calls = 0;

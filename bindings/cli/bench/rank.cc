@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/median.h"
@@ -116,12 +118,17 @@ absl::Status BenchRank::Meet() {
   return communicator_.Barrier({.schedule = &kSelectorsChoice, .caller_drives = true}).Wait();
 }
 
-absl::Status BenchRank::TimeWindow(Measured& measured) {
+absl::Status BenchRank::PrepareCall() {
+  if (!options_.prepares_calls()) return absl::OkStatus();
   if (options_.rewrite) {
-    absl::Status rewritten = WriteInput();
-    if (rewritten.ok()) rewritten = Meet();
-    if (!rewritten.ok()) return rewritten;
+    if (absl::Status written = WriteInput(); !written.ok()) return written;
   }
+  absl::SleepFor(absl::Seconds(options_.pause));
+  return Meet();
+}
+
+absl::Status BenchRank::TimeWindow(Measured& measured) {
+  if (absl::Status prepared = PrepareCall(); !prepared.ok()) return prepared;
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
   const std::int64_t in_line = line_ != nullptr ? line_->Nanos() : 0;
@@ -169,7 +176,9 @@ absl::Status BenchRank::ReduceOverRanks(std::vector<T>& values, DType dtype, Red
 absl::StatusOr<double> BenchRank::TimeOfBatch(int windows) {
   if (absl::Status timed = TimeWindows(windows); !timed.ok()) return timed;
   std::vector<double> time = {0};
-  for (const std::int64_t window : measured_.front().times) time[0] += static_cast<double>(window) / 1e9;
+  for (const std::int64_t window : measured_.front().times) {
+    time[0] += static_cast<double>(window) / 1e9 + options_.pause;
+  }
   if (absl::Status agreed = ReduceOverRanks(time, DType::kF64, ReduceOp::kMax); !agreed.ok()) return agreed;
   return time[0];
 }
@@ -319,6 +328,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .buffers = options_.on_device() ? "device" : options_.buffers,
                   .messages = options_.messages,
                   .rewrite = options_.rewrite,
+                  .pause_s = options_.pause,
                   .in_place = traffic_.spec.in_place,
                   .repeat = 1,
                   .calls = static_cast<int>(windows) * measured.window,
@@ -349,7 +359,7 @@ absl::StatusOr<std::vector<BenchRow>> BenchRank::Measure(absl::Span<BenchCaller*
   line_.reset();
   if (options_.latency && !options_.on_device()) line_ = std::make_shared<const ProcessorLine>();
   for (BenchCaller* const caller : callers) {
-    const bool in_windows = options_.on_device() && !options_.rewrite;  // a rewritten input serves one call
+    const bool in_windows = options_.on_device() && !options_.prepares_calls();
     measured_.push_back({.caller = caller, .window = in_windows ? caller->most_calls() : 1});
   }
   absl::Status status;

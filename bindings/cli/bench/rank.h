@@ -80,7 +80,9 @@ class BenchRank {
   absl::Status CheckAll();
   // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
   absl::Status Meet();
-  // Makes the calls of a window, after rewriting the input when options ask for it, and notes their times.
+  // What options ask for before a call: the rank rewrites its input, sleeps, and then meets the others.
+  absl::Status PrepareCall();
+  // Prepares and makes the calls of a window, and notes their times.
   absl::Status TimeWindow(Measured& measured);
   // So many windows of every caller, in turns, whose times replace the ones noted before.
   absl::Status TimeWindows(int windows);
@@ -91,7 +93,7 @@ class BenchRank {
   absl::Status GatherLongest(Measured& measured, const std::vector<std::int64_t>& own);
   // Gathers how long all ranks stood in line for a processor in that window.
   absl::Status GatherInLine(Measured& measured);
-  // Seconds that so many windows of the first caller take together, the maximum over the ranks.
+  // Seconds that so many windows of the first caller take together with their pauses, the maximum over the ranks.
   absl::StatusOr<double> TimeOfBatch(int windows);
   // Makes the warm-up calls; returns the number of timed windows, which is equal on all ranks: those of the calls asked
   // for, or as many as fit into the time.

@@ -38,6 +38,7 @@ std::vector<std::string> SettingsOf(const BenchRow& row, bool by_schedule = fals
           row.codec.empty() ? "no codec" : absl::StrCat("codec ", row.codec),
           absl::StrCat(row.buffers, " buffers"),
           row.rewrite ? "rewritten" : "not rewritten",
+          row.pause_s > 0 ? absl::StrCat("pauses of ", row.pause_s, " s") : "no pauses",
           row.messages ? "messages" : "memory mapped where it can be"};
 }
 

@@ -33,7 +33,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"--dtype", "bf16"},      {"--op", "max"},        {"--root", "1"},       {"--schedule", "ring"},
       {"--codec", "bf16"},      {"--out-of-place", ""}, {"--iters", "3"},      {"--warmup", "3"},
       {"--min-time", "1"},      {"--repeats", "2"},     {"--rewrite", ""},     {"--no-check", ""},
-      {"--latency", ""},        {"--bind", ""}};
+      {"--pause", "0.1"},       {"--latency", ""},      {"--bind", ""}};
   return values;
 }
 

@@ -65,6 +65,7 @@ TEST(BenchTest, WritesTheRowsItPrints) {
                                            "device",
                                            "buffers",
                                            "rewrite",
+                                           "pause_s",
                                            "in_place",
                                            "calls",
                                            "predicted_us",
@@ -122,6 +123,20 @@ TEST(BenchTest, MeasuresEveryCollectiveRightly) {
       EXPECT_EQ(row["wrong"], 0) << how << ": " << row;
     }
   }
+}
+
+// A pause of 200 ms is longer than a call of 4 bytes takes on any machine.
+TEST(BenchTest, PausesBeforeEachCallAreNoPartOfItsTime) {
+  const std::string what = "all_reduce -b 4 -e 4 --transport inproc --pause 0.2 ";
+  const nlohmann::json row = BenchRows(what)[0];
+  EXPECT_EQ(row["pause_s"], 0.2);
+  EXPECT_LT(row["p50_us"].get<double>(), 2e5);
+  EXPECT_EQ(row["wrong"], 0);
+  // As many calls as fit into the time with their pauses, or the 5 that are always timed.
+  const ScratchFile file(".json");
+  const CommandRun run = RunTutti("bench " + what + "--min-time 0.4 --warmup 1 --json " + file.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(nlohmann::json::parse(file.Read())["rows"][0]["calls"], 5);
 }
 
 TEST(BenchTest, MeasuresProcessesOverUcx) {

@@ -82,6 +82,7 @@ TEST(BenchFlagsTest, EveryFlagIsRun) {
       {"--min-time", "bench all_reduce -b 64 -e 64 --min-time 0.001 --transport inproc"},
       {"--repeats", base + "--transport inproc --repeats 2"},
       {"--rewrite", base + "--transport inproc --rewrite"},
+      {"--pause", base + "--transport inproc --pause 0.01"},
       {"--no-check", base + "--transport inproc --no-check"},
       {"--latency", base + "--transport inproc --latency"},
       {"--json", base + "--transport inproc --json rows.json"},
