@@ -8,9 +8,16 @@
 
 #include <cstdio>
 #include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/descriptors.h"
 #include "gmock/gmock.h"
+#include "transports/ucx/address.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -64,6 +71,42 @@ TEST(UcxLimitsDeathTest, TooFewDescriptorsAreAnErrorThatSaysHowManyAreNeeded) {
     if (code == kRefused) ++refused;
   }
   EXPECT_GT(refused, 0);
+}
+
+// Connects two ranks of this process, which may open `free` more descriptors, and returns what becomes of rank 0. Each
+// takes the other for a rank of its container, or of another one of its node.
+absl::Status ConnectWithin(std::size_t free, bool in_one_container) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::string> addresses, elsewhere;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    transports.push_back(MakeUcxTransport({}, {.region_bytes = 4096}).value());
+    addresses.push_back(*transports.back()->Address());
+    ucx::PeerAddress address = ucx::DecodeAddress(addresses.back()).value();
+    if (!in_one_container) address.container += "elsewhere";
+    elsewhere.push_back(ucx::Encode(address));
+  }
+  rlimit usual;
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit few = {OpenDescriptors().size() + free, usual.rlim_max};
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  std::thread other([&] { (void)transports[1]->Connect(1, {elsewhere[0], addresses[1]}, deadline); });
+  absl::Status connected = transports[0]->Connect(0, {addresses[0], elsewhere[1]}, deadline);
+  other.join();
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  return connected;
+}
+
+TEST(UcxLimitsDeathTest, ARankInAnotherContainerOfTheNodeNeedsASocketAndWires) {
+  const int code = ExitCodeOfAChildThat([] {
+    constexpr std::size_t kInOneContainer = 4 + 2 * 3, kInAnother = 4 + 2 * 3 + 3;  // of each of the two ranks
+    EXPECT_EQ(ConnectWithin(2 * kInOneContainer, true), absl::OkStatus());
+    EXPECT_EQ(ConnectWithin(2 * kInAnother, false), absl::OkStatus());
+    const absl::Status refused = ConnectWithin(kInAnother - 1, false);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr(absl::StrCat("a world of 2 ranks needs ", kInAnother, " more")));
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST(UcxLimitsDeathTest, TooSmallASharedMemoryIsAnErrorThatSaysHowMuchIsNeeded) {

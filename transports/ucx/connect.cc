@@ -89,11 +89,8 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   health_.Reset(size);
   news_.resize(static_cast<std::size_t>(size));
   control_left_ = kMaxControlsPerPeer * size + 1;
-  // Each peer needs, on this node, a descriptor for its socket, one for its process and one to wake it; on another
-  // node, those of its wires and one more while the two meet. Meeting the peers needs some more.
-  const std::size_t of_each = std::max<std::size_t>(3, static_cast<std::size_t>(connections_) + 2);
-  const std::size_t descriptors = of_each * blobs.size() + 4;
-  if (absl::Status status = NeedDescriptors(descriptors, absl::StrCat("a world of ", size, " ranks")); !status.ok()) {
+  if (absl::Status status = NeedDescriptors(DescriptorsFor(addresses), absl::StrCat("a world of ", size, " ranks"));
+      !status.ok()) {
     return status;
   }
   if (absl::Status status = MeetNode(addresses, end_ns); !status.ok()) return status;
@@ -105,6 +102,18 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   CloseOnExecBehind(worker_->event_fd());
   CloseSharedFilesOnExec();
   return greeted;
+}
+
+// The descriptors that connecting needs. A rank of this node has a socket, a process and an event to wake it; a rank
+// that UCX does not reach has its wires, and one more while the two meet; a rank in another container of this node has
+// both. Meeting the ranks needs some more.
+std::size_t UcxTransport::DescriptorsFor(absl::Span<const PeerAddress> addresses) const {
+  std::size_t needed = 4;
+  for (const PeerAddress& address : addresses) {
+    if (address.node == node_) needed += 3;
+    if (!IsReachedOverUcx(address)) needed += static_cast<std::size_t>(connections_) + 2;
+  }
+  return needed;
 }
 
 absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {

@@ -276,6 +276,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   // Whether messages to a rank go over UCX: within a container of a node. All others have wires.
   bool IsReachedOverUcx(const PeerAddress& address) const;
+  std::size_t DescriptorsFor(absl::Span<const PeerAddress> addresses) const;
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
   // Goes on with the meeting of ranks on other nodes, without waiting; true once all have been met.
