@@ -238,15 +238,15 @@ std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options);
 
-// The UCX transport: UCX's shared memory and mapped memory between processes (or threads) of one node, TCP connections
-// between nodes. While ranks connect, the transport listens at `interface`, for ranks that know its address
-// (docs/security.md).
+// The UCX transport: mapped memory and UCX's shared memory between processes (or threads) of one node, TCP connections
+// between nodes, and for messages between containers of a node that do not share /dev/shm, System V memory and process
+// numbers. While ranks connect, it listens at `interface`, for ranks that know its address (docs/security.md).
 struct UcxOptions {
   // Network device such as "eth0"; empty: loopback.
   std::string interface;
   // Ranks with equal node names map each other's memory; empty: the machine's boot id.
   std::string node;
-  // TCP connections to each rank on another node with a lower number, 1 to 64, over which the payload of longer
+  // TCP connections with each rank on another node (or in such a container), 1 to 64, over which the payload of longer
   // messages is spread: more than one where a single connection does not fill the network. Shorter messages have one
   // connection more.
   int connections = 1;

@@ -144,9 +144,11 @@ constexpr Variable kVariables[] = {
         "Network interface that the job uses, by name (eth0), by one of its addresses (10.0.0.3), or by the subnet "
         "that its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
         "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
-        "host that serves its store, and rank 0 serves the store at the address of the rendezvous host. Data ports "
-        "listen at the interface's first IPv4 address, or its first IPv6 address where it has no other, whichever is "
-        "named."),
+        "host that serves its store, and rank 0 serves the store at the address of the rendezvous host. Where "
+        "TUTTI_STORE is a directory, no host serves the store, and a job that spans nodes needs the variable. Data "
+        "ports listen at the interface's first IPv4 address, or its first IPv6 address where it has no other, "
+        "whichever "
+        "is named."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",
@@ -164,12 +166,14 @@ constexpr Variable kVariables[] = {
         "Address space of the arena from which shared host buffers come. Blocks of several MB are memory from their "
         "allocation on, all others as they are touched."),
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
-             "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
-             "with MakeInprocTransport)."},
+             "Transport between ranks: auto; ucx, which is shared memory within a node and TCP between nodes; or "
+             "inproc, which serves a world of one rank (threads make theirs with MakeInprocTransport)."},
     Variable{
         "TUTTI_CONNECTIONS", ParseConnections, [](const Config& config) { return absl::StrCat(config.connections); },
-        "TCP connections that a rank makes to each rank of a lower number on another node, over which long messages "
-        "are spread, 1 to 64: more than 1 where one connection does not fill the network. Equal on all ranks."},
+        "TCP connections between two ranks on different nodes, over which long messages are spread, 1 to 64: more than "
+        "1 where one connection does not fill the network. Short messages have one connection more, whatever the "
+        "number. Ranks in two containers of one node may have such connections, too (docs/several_machines.md). Equal "
+        "on all ranks."},
     Variable{"TUTTI_GPU_TRANSPORT", ParseGpuTransport, [](const Config& config) { return config.gpu_transport; },
              "How calls on the memory of GPUs travel: nccl; staged, through pinned memory of the host and "
              "TUTTI_TRANSPORT; or auto, NCCL where all ranks have it and no two have one GPU, otherwise staged. Equal "

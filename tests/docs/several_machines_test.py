@@ -74,6 +74,10 @@ class OnMachines(unittest.TestCase):
         if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
             self.skipTest(f"{PYTHON} has no torch")
 
+    def need_another_user(self):
+        if subprocess.run([*AS_NOBODY.split(), BIN / "tutti", "--version"], capture_output=True).returncode != 0:
+            self.skipTest("this user cannot run tutti as another one")
+
     def check(self, by_machine, ranks=None, **more):
         """Runs the scripts, which end well, and whose table is of `ranks` ranks; returns what node1 has printed."""
         ended = self.machines.run(by_machine, **more)
@@ -147,10 +151,30 @@ class Recipes(OnMachines):
         """Ranks with process numbers, System V memory and a /dev/shm of their own."""
         inside = ("unshare --ipc --pid --fork --mount-proc sh -c 'mount -t tmpfs none /dev/shm; exec \"$@\"' sh "
                   "tutti bench all_reduce -b 64K -e 64K")
-        variables = {"TUTTI_SIZE": "2", "TUTTI_RENDEZVOUS": "node1:29400"}
         for flag in "", "--messages":
             script = f"export {SECRET}\nTUTTI_RANK=0 {inside} {flag} & TUTTI_RANK=1 {inside} {flag} && wait $!"
-            self.check({"node1": script}, 2, **variables)
+            self.check({"node1": script}, 2, **ONE_MACHINE)
+
+    def test_containers_that_send_over_tcp(self):
+        """Containers of one network send over TCP, unless they have /dev/shm, System V memory and process numbers in common."""
+        connections = {}
+        for own in "", "--ipc", "--pid --fork --mount-proc":  # --mount-proc: /proc shows the process numbers
+            inside = f"unshare --mount {own} tutti bench all_reduce --messages -b 64K -e 64K"
+            ranks = f"(TUTTI_RANK=0 {inside} & TUTTI_RANK=1 {inside} && wait $!; echo $? > ended) &"
+            look = "until [ -s ended ]; do ss -Htn state established not sport = :29400 and not dport = :29400; done > seen"
+            self.check({"node1": f"export {SECRET}\n{ranks}\n{look}\nread status < ended; rm ended; exit $status"}, 2,
+                       **ONE_MACHINE)
+            connections[own] = (self.machines.folder / "home/node1/seen").read_text() != ""
+        self.assertEqual(list(connections.values()), [False, True, True], connections)
+
+    def test_users_of_one_machine(self):
+        """Ranks of two users have node names of their own, and send over TCP."""
+        self.need_another_user()
+        self.check({"node1": as_two_users("export TUTTI_NODE=other")}, 2, **ONE_MACHINE)
+
+    def test_a_store_in_a_folder(self):
+        """No host serves a store that is a folder, so that none says which interface leads to the other machines."""
+        self.check(by_hand(STORE_IN_A_FOLDER, STORE_IN_A_FOLDER), 2, **PLACE | {"TUTTI_INTERFACE": "10.77.0.0/24"})
 
     def test_ports(self):
         """A firewall lets through what the page's table of ports names, and nothing else."""
@@ -205,12 +229,21 @@ def by_hand(before1="", before2="", rank1=1):
     return {"node1": f"{before1}\nTUTTI_RANK=0 {measure}", "node2": f"{before2}\nTUTTI_RANK={rank1} {measure}"}
 
 
+ONE_MACHINE = {"TUTTI_SIZE": "2", "TUTTI_RENDEZVOUS": "node1:29400"}
 PLACE = {"TUTTI_SIZE": "2", "TUTTI_RENDEZVOUS": "node1:29400", "TUTTI_JOB_SECRET_FILE": ".tutti_job_secret",
          "TUTTI_TIMEOUT": "2"}
 
 
 def without(name, **more):
     return {variable: value for variable, value in PLACE.items() if variable != name} | more
+
+
+def as_two_users(before):
+    """The script of two ranks of one machine, of which rank 1 runs as another user, and does `before` first."""
+    measure = "tutti bench all_reduce -e 4"
+    return (f"export TUTTI_JOB_SECRET=$(cat ~/.tutti_job_secret)\nTUTTI_RANK=0 {measure} & rank0=$!\n{before}\n"
+            f"TUTTI_RANK=1 {AS_NOBODY} $(command -v tutti) {measure.removeprefix('tutti ')} || failed=$?\n"
+            "wait $rank0; exit ${failed:-0}")
 
 
 # Mistakes of the page's table, and the scripts and variables that make them.
@@ -232,6 +265,9 @@ ip rule del priority 0
 # The kernel lets packets through, and says that the interface does not run.
 NOT_READY = "ip link set ens5 down; ip link set ens5 mode dormant; ip link set ens5 up"
 READY = "ip link set ens5 mode default state up"
+AS_NOBODY = "setpriv --reuid 65534 --clear-groups"
+# The home directories of both machines are in one folder.
+STORE_IN_A_FOLDER = "mkdir -pm 700 ../store; export TUTTI_STORE=file://$(cd ../store; pwd)"
 MISTAKES = {
     "no secret": (by_hand(), without("TUTTI_JOB_SECRET_FILE")),
     "another secret on one machine": (by_hand(before2="printf %064d 1 > .tutti_job_secret"), PLACE),
@@ -254,6 +290,8 @@ MISTAKES = {
     "an interface whose link is not ready, as in the first second after it was brought up, and then still not within "
     "10 s, or half of `TUTTI_TIMEOUT` where that is shorter": (by_hand(before2=NOT_READY), PLACE),
     "`TUTTI_INTERFACE` names loopback": (by_hand(), PLACE | {"TUTTI_INTERFACE": "lo"}),
+    "ranks of several users on one machine": ({"node1": as_two_users("")}, ONE_MACHINE),
+    "`TUTTI_STORE` names a folder, and ranks are on several machines": (by_hand(STORE_IN_A_FOLDER, STORE_IN_A_FOLDER), PLACE),
     "one `TUTTI_NODE` for several machines": (by_hand(), PLACE | {"TUTTI_NODE": "same"}),
     "torchrun's c10d on machines whose own names do not lead to them, or that share one name":
         ({name: f"{ONE_NAME}\ntorchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint node1:29400 "
@@ -270,6 +308,8 @@ class Mistakes(OnMachines):
         by_machine, variables = MISTAKES[mistake]
         if "torchrun" in mistake:
             self.need_torch()
+        if "users" in mistake:
+            self.need_another_user()
         ended = self.machines.run(by_machine, **variables)
         pattern = ".*".join(map(re.escape, beginning.split("…")))
         self.assertRegex("".join(errors for *_, errors in ended.values()), pattern)

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
+#include "transports/ucx/address.h"
 
 namespace tutti {
 namespace {
@@ -126,6 +127,16 @@ int TcpConnectionsOf(std::vector<std::unique_ptr<Transport>> transports) {
 TEST(UcxTransport, RanksOfANodeDoNotFallBackToTcp) {
   EXPECT_EQ(TcpConnectionsOf(MakeOneNode(2, {.region_bytes = 4096})), 0);
   EXPECT_GT(TcpConnectionsOf(MakeManyNodes(2, {.region_bytes = 4096})), 0);
+}
+
+TEST(UcxTransport, ARankOfAnotherUserNeedsANodeNameOfItsOwn) {
+  const auto transports = MakeOneNode(2, {.region_bytes = 4096});
+  ucx::PeerAddress other = ucx::DecodeAddress(*transports[1]->Address()).value();
+  other.user = geteuid() + 1;
+  const absl::Status refused =
+      transports[0]->Connect(0, {*transports[0]->Address(), ucx::Encode(other)}, absl::Now() + absl::Minutes(1));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied) << refused;
+  EXPECT_NE(refused.message().find("TUTTI_NODE"), absl::string_view::npos) << refused;
 }
 
 TEST(UcxTransport, ConnectEndsAtItsDeadlineThoughTheSystemsClockStandsStill) {

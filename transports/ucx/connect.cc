@@ -125,7 +125,8 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
       return absl::PermissionDeniedError(absl::StrCat("rank ", peer, " runs as user ", address.user, ", rank ", rank_,
                                                       " as ", geteuid(),
                                                       ": memory cannot be shared between users; give ranks of "
-                                                      "different users different node names (UcxOptions.node)"));
+                                                      "different users different node names (TUTTI_NODE, "
+                                                      "UcxOptions.node)"));
     }
     members.push_back({peer, &address});
   }

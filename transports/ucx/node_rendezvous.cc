@@ -184,8 +184,9 @@ class Meeting {
     }
     const std::optional<uid_t> user = UserOf(socket.get());
     if (user != geteuid()) {
-      return absl::PermissionDeniedError(absl::StrCat("rank ", member.rank, " runs as another user than rank ", rank_,
-                                                      ", so memory cannot be shared: give them other node names"));
+      return absl::PermissionDeniedError(
+          absl::StrCat("rank ", member.rank, " runs as another user than rank ", rank_,
+                       ", so memory cannot be shared: give them other node names (TUTTI_NODE, UcxOptions.node)"));
     }
     const Introduction introduction = {kMagic, rank_, member.address->nonce};
     if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return ClosedError(member.rank);
