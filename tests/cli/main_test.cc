@@ -181,6 +181,14 @@ TEST(MainTest, InfoShowsTheEnvironment) {
   EXPECT_THAT(run.out, HasSubstr("did you mean TUTTI_TIMEOUT?"));
 }
 
+TEST(MainTest, InfoSaysThatVariablesOfUcxChooseNoNetwork) {
+  const std::string why = " is set, and has no effect: TUTTI_INTERFACE chooses the network\n";
+  const std::string out = RunTutti("info", "UCX_TLS=rc,sm ").out;
+  EXPECT_THAT(out, HasSubstr("UCX_TLS" + why));
+  EXPECT_THAT(out, testing::Not(HasSubstr("UCX_NET_DEVICES")));
+  EXPECT_THAT(RunTutti("info", "UCX_NET_DEVICES=mlx5_0:1 ").out, HasSubstr("UCX_NET_DEVICES" + why));
+}
+
 // As under PyTorch, the ranks of this command find each other without variables: a world of threads.
 TEST(MainTest, AMisspeltVariableIsPointedOutOnce) {
   setenv("TUTTI_TIMEOT", "8", 1);

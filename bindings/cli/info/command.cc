@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,15 @@ void PrintGpus(const absl::StatusOr<CudaSummary>& cuda) {
   }
 }
 
+// Users of UCX choose networks by two variables, which this transport overrides: UCX carries nothing between nodes.
+void PrintUcxTransport() {
+  Line("ucx", "processes: shared memory where ranks have it in common, TCP elsewhere");
+  for (const char* const name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (std::getenv(name) == nullptr) continue;
+    Line("", absl::StrCat(name, " is set, and has no effect: TUTTI_INTERFACE chooses the network"));
+  }
+}
+
 void PrintBuild() {
   Heading("Versions");
   Line("tutti", Version());
@@ -77,7 +87,7 @@ void PrintBuild() {
   if (extensions.empty() && ExtensionStatus().ok()) Line("extensions", "none");
   Heading("Transports");
   Line("inproc", "threads of one process");
-  if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
+  if (ucx.ok()) PrintUcxTransport();
   Heading("Devices");
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   Line("processor", DescribeProcessors());
