@@ -183,10 +183,10 @@ class Communicator {
   // it. Messages of different tags, and collectives, go on independently of each other. `to` and `from` may be this
   // rank itself. Threads that send to one rank with one tag at the same time do so in no certain order.
   //
-  // A Send ends when `in` may be used again, for a short message perhaps before anybody receives it. Work::source()
-  // tells who sent what a Recv has received. A Recv whose message has another length ends with InvalidArgument that
-  // names both lengths, the sender and the tag. A Recv from kAnySource ends with the cause when any rank of the
-  // communicator is lost, for that rank may be the one it waits for, and with Unavailable when all others have left.
+  // A Send ends when `in` may be used again: up to 8 MiB perhaps before anybody receives them (docs/errors.md).
+  // Work::source() tells who sent what a Recv has received. A Recv whose message has another length ends with
+  // InvalidArgument that names both lengths, sender and tag. A Recv from kAnySource ends with the cause when any rank
+  // of the communicator is lost, which may be the one it waits for, and with Unavailable when all others have left.
   //
   // On the memory of a GPU messages match by their order alone: tag must be 0, and `from` a certain rank. A Send or
   // Recv takes its turn among the calls on the GPU, may hold up all that follow until the peer makes its own, and

@@ -440,6 +440,31 @@ TEST_P(UcxWired, ADisconnectEndsEachMessageOnceAndNoOther) {
   });
 }
 
+// docs/errors.md says up to which length a Send may end before it is received.
+TEST_P(UcxWired, ASendOf8MiBEndsBeforeItIsReceivedAndALongerOneDoesNot) {
+  RunRanks(2, [](RankDriver& me) {
+    const std::string fits = Payload(8 << 20, 1), longer = Payload((8 << 20) + 1, 2);
+    for (const std::string& data : {fits, longer}) {
+      Op sent, received;
+      std::string in(data.size(), '\0');
+      if (me.rank == 0) {
+        const std::int64_t before = me.transport.BytesMovedWith(1);
+        me.Send(1, 5, data, &sent);
+        me.DriveUntil([&] { return me.transport.BytesMovedWith(1) >= before + std::ssize(fits); });
+        if (data.size() == fits.size()) me.Await({&sent});
+        me.Exchange(1, 6, "kept");
+        EXPECT_EQ(sent.calls, data.size() == fits.size() ? 1 : 0);
+        me.Await({&sent});
+      } else {
+        me.Exchange(0, 6, "kept");
+        me.Recv(0, 5, &in, &received);
+        me.Await({&received});
+        EXPECT_EQ(in, data);
+      }
+    }
+  });
+}
+
 TEST(UcxWiredDescriptors, AllAreClosedAtTheEnd) {
   const auto run = [](const std::vector<std::unique_ptr<Transport>>& transports, bool aborts) {
     ConnectBoth(transports);
