@@ -83,6 +83,8 @@ def across_hosts():
     step, = (seconds for name, seconds in of_links.items() if "MLP" in name)
     tutti, gloo = (statistics.median(step[name]) for name in ("tutti", "gloo"))
     yield f"On 4 hosts at 1 Gb/s a step of DDP with exact sums took {tutti / gloo:.1f} times as long as on gloo"
+    hosts, = {results(name)["date"] for name in ("hosts", "hosts_collectives")}
+    yield f"Hosts were measured on {hosts}, DDP on {results('pytorch')['date']}"
 
 
 def lightning():
@@ -91,7 +93,7 @@ def lightning():
     (coded_s, coded), (gloo_s, gloo), (exact_s, _) = (ends[name] for name in ("tutti:bytegrad", "ddp on gloo", "ddp on tutti"))
     yield f"trains four epochs in {coded_s:.0f} s, DDP on gloo (grey) in {gloo_s:.0f} s"
     yield f"to {100 * coded:.1f} % and {100 * gloo:.1f} % accuracy"
-    yield f"exact sums by Tutti take {exact_s:.0f} s"
+    yield f"exact sums by Tutti take {exact_s:.0f} s (one run each, on {results('lightning')['date']}"
 
 
 def failures(tutti, commands):
