@@ -15,9 +15,9 @@
 namespace tutti::ucx {
 
 // The time that a suspicion waits for a peer to tell the cause: short after the end of a link, which means death;
-// longer after an error of UCX, which proves less.
+// longer after an error of UCX or of a wire, which proves less.
 inline constexpr absl::Duration kAfterLinkEnds = absl::Milliseconds(5);
-inline constexpr absl::Duration kAfterUcxError = absl::Milliseconds(50);
+inline constexpr absl::Duration kAfterError = absl::Milliseconds(50);
 
 // A rank that dies takes others down with it: they abort and leave, and a third rank sees several ends at about the
 // same time. So an end without a goodbye is only a suspicion until `conclude_at_ns`; a cause that the same peer tells

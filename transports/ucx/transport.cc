@@ -30,7 +30,7 @@ constexpr absl::Duration kSendsLimit = absl::Milliseconds(1000);
 constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);  // a limit that includes kSendsLimit
 constexpr absl::Duration kCloseLimit = absl::Milliseconds(400);
 // The limits of a rank that aborts, whose callers wait to be told: ranks of its node have heard of the abort through
-// their sockets by then, others hear of it over UCX.
+// their sockets by then, others hear of it over their wires.
 constexpr absl::Duration kAbortLimit = absl::Milliseconds(80);
 constexpr absl::Duration kAbortLimitOnOneNode = absl::Milliseconds(10);
 constexpr absl::Duration kAbortCloseLimit = absl::Milliseconds(20);
@@ -51,8 +51,8 @@ bool UcxTransport::Progress() {
   return CallEnded() || read || wired;
 }
 
-// UCX looks at its sockets with a call of the kernel. Where this rank waits for nothing that UCX moves, UCX has nothing
-// to do but to answer the peers that ask whether this rank lives.
+// Where a rank with wires waits for nothing that UCX moves, UCX has nothing to do but to answer the peers that ask
+// whether this rank lives, and is called seldom.
 bool UcxTransport::ProgressUcx() {
   constexpr int kCallsWithoutUcx = 32;
   if (worker_ == nullptr) return false;

@@ -35,11 +35,11 @@ bool UcxTransport::ProgressWires(bool looks) {
   const bool moved = wires_.Progress(looks || wired_operations_ > 0 || !queued_.empty(), *this);
   TakeEndedOnWires();
   wires_.TakeBroken([this](Rank peer, Wire& wire) {
-    health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
+    health_.Suspect(peer, *wire.broken(), NanosIn(kAfterError));
     HoldWired(peer);
   });
   wires_.TakeShortEnded([this](Rank peer, ShortWire& wire) {
-    health_.Suspect(peer, *wire.ended(), NanosIn(kAfterUcxError));
+    health_.Suspect(peer, *wire.ended(), NanosIn(kAfterError));
     HoldWiredSends(peer, /*is_long=*/false);
     wire.ForgetSends();
   });
