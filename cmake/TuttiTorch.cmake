@@ -78,6 +78,7 @@ set(tutti_torch_mistake "")
 if(NOT TUTTI_TORCH OR TARGET tutti_libtorch)  # find_package(tutti) may be called again
   return()
 endif()
+set(torch_dir "")  # not one that the project happens to have
 tutti_find_torch(torch_dir)
 if(NOT torch_dir OR NOT EXISTS ${torch_dir}/include/torch/csrc/api/include/torch/torch.h
    OR NOT EXISTS ${torch_dir}/lib/libtorch_cpu.so)

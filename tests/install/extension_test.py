@@ -257,6 +257,30 @@ class Flags(unittest.TestCase):
         self.assertIn(" -ffp-contract=off ", compiled)
 
 
+class Variables(unittest.TestCase):
+    def test_those_of_the_project_are_its_own(self):
+        """A program of the project lists its files, and the extension of a module has none of them."""
+        folder, made = project("variables", """set(files main.cc)
+set(symbols tutti_schedule_all_gather_mine)
+set(declarations "no C++")
+set(arrays "no C++")
+set(fields id name)
+set(schedules_entries "nullptr, ")
+set(type_of_codecs int)
+set(codecs_entries 7)
+add_executable(train ${files})
+add_library(mine MODULE)
+tutti_add_extensions(mine mine.cc)
+""", {"main.cc": "int main() {}", "mine.cc": schedule("mine")})
+        self.assertEqual(made.returncode, 0, made.stderr)
+        commands = run("ninja", "-C", folder / "build", "-t", "commands", "mine").stdout
+        self.assertEqual(sorted(re.findall(r" -c (?:\S+/)?(\w+\.cc)$", commands, re.M)), ["mine.cc", "mine_extension.cc"])
+        built = run("cmake", "--build", folder / "build")
+        self.assertEqual(built.returncode, 0, built.stdout)
+        generated = (folder / "build/mine_extension.cc").read_text(encoding="utf-8")
+        self.assertIn("schedules[] = {&tutti_schedule_all_gather_mine, };", generated)
+
+
 class Mistakes(unittest.TestCase):
     """What CMake says of files that are not what they should be."""
 

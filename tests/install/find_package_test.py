@@ -75,6 +75,7 @@ class FindPackage(unittest.TestCase):
         self.expect_error(self.configure(torch), f"libtorch not found: {right}")
         self.expect_error(self.configure(torch, "-DTUTTI_TORCH_DIR=/nowhere"), f"libtorch not found in /nowhere: {right}")
         self.expect_error(self.configure(torch, TUTTI_TORCH_DIR="/nowhere"), f"libtorch not found in /nowhere: {right}")
+        self.expect_error(self.configure(f"set(torch_dir {TORCH})\n{torch}"), f"libtorch not found: {right}")
 
     @unittest.skipUnless(TORCH, "a build without libtorch")
     def test_the_variable_of_the_environment_helps_also_after_an_error(self):

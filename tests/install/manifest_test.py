@@ -15,6 +15,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(sys.argv[1])
 PROJECT = f"""cmake_minimum_required(VERSION 3.25)
 project(tutti VERSION 1.0.0 LANGUAGES NONE)
+# Variables that a project may have that Tutti is a part of.
+set(declarations "    &theirs,\n")
+set(functions "    &theirs,\n")
+set(CODEC_entries "    &theirs,\n")
+set(CODEC_symbols theirs)
 list(APPEND CMAKE_MODULE_PATH {ROOT}/cmake)
 include(TuttiManifest)
 tutti_manifest(manifest ${{CMAKE_CURRENT_SOURCE_DIR}}/algorithms)
@@ -66,6 +71,8 @@ class Manifest(unittest.TestCase):
         files = list((ROOT / "algorithms").rglob("*.cc"))
         self.assertEqual(len(listed), len(files))
         self.assertEqual(len(set(listed)), len(files))
+        codecs = len(list((ROOT / "algorithms/codecs").glob("*.cc")))
+        self.assertIn(f"return {{kOwn, {codecs}}};", manifest)
 
     def test_a_wrong_file_name(self):
         self.expect_error(lambda a: (a / "codecs/bf16.cc").rename(a / "codecs/bfloat.cc"),
