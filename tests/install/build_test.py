@@ -73,12 +73,62 @@ class Build(unittest.TestCase):
         self.assertNotEqual(made.returncode, 0)
         self.assertRegex(made.stderr, r"Could not find TUTTI_ASIO using the following files:\s+asio\.hpp")
 
+
+class Installer(unittest.TestCase):
+    """.ci/install, with programs in place of the package manager's."""
+
+    TOOLS = ("cat", "dirname", "env", "grep", "mkdir", "sed", "sh")
+
+    def install(self, *groups, programs={}, **variables):
+        """Runs .ci/install where PATH has TOOLS and `programs` (scripts by name); returns how that ended.
+
+        Scripts append to $LOG, whose lines are self.log afterwards."""
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        folder = pathlib.Path(place.name)
+        for name in self.TOOLS:
+            (folder / name).symlink_to(shutil.which(name))
+        for name, script in programs.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+            (folder / name).chmod(0o755)
+        log = folder / "log"
+        log.touch()
+        ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", *groups], capture_output=True, text=True, timeout=60,
+                               env={"PATH": str(folder), "HOME": place.name, "LOG": str(log), **variables})
+        self.log = log.read_text(encoding="utf-8").splitlines()
+        return ended
+
     def test_a_system_without_packages_of_debian(self):
-        ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", "core"], capture_output=True, text=True,
-                               env={"PATH": "/nowhere", "HOME": str(FOLDER)})
+        ended = self.install("core")
         self.assertEqual(ended.returncode, 1, ended.stderr)
         self.assertRegex(ended.stderr, r"install by hand: g\+\+ cmake .*\n.*in place of make: '\.ci/install torch && "
                          "cmake --workflow --preset release'")
+
+    # What these say of two packages: one is installed for this machine and another one, one for another one alone.
+    ARCHITECTURES = {
+        "dpkg": "echo amd64",
+        "dpkg-query": """for package in "$@"; do :; done
+case $package in
+  zlib1g-dev) architectures="amd64 i386" ;;
+  libsodium-dev) architectures=$OF_LIBSODIUM ;;
+  libasio-dev) architectures=all ;;
+  *) architectures=amd64 ;;
+esac
+for architecture in $architectures; do
+  printf "$(printf %s "$3" | sed "s/.{db:Status-Status}/installed/; s/.{Architecture}/$architecture/")"
+done""",
+        "clang": "echo Debian clang version 14.0.6",
+        "id": "echo 0",
+        "apt-get": 'echo "$*" >>"$LOG"',
+        "apt-cache": "exit 0",
+    }
+
+    def test_packages_of_two_architectures_are_there(self):
+        ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="amd64")
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr, self.log), (0, "", "", []))
+        ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="arm64")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertRegex(self.log[-1], "^install .* libsodium-dev$")
 
 
 if __name__ == "__main__":
