@@ -1,6 +1,6 @@
 """Code in the docs is code that is built. `doc_code.py --fix` writes it into the pages.
 
-A block of C++, CMake or diff follows a line that says where it is from:
+A block of C++, CMake, Python or diff follows a line that says where it is from, and a block of another language may:
 
     <!-- file: docs/examples/all_reduce.cc -->                  the whole file
     <!-- file: docs/examples/all_reduce.cc region: sum -->      the lines between two lines `// [sum]` (or `# [sum]`)
@@ -61,7 +61,7 @@ def check(path, text, root):
     found = []
 
     def mend(match):
-        if match["language"] not in CODE:
+        if match["source"] is None and match["language"] not in CODE:
             return match[0]
         if match["source"] is None:
             line = text.count("\n", 0, match.start()) + 1

@@ -84,6 +84,8 @@ class DocCode(unittest.TestCase):
             ("diff: x.cc y.cc", "-  int x;\n", 1),
         ]:
             self.assertEqual(len(self.check(page.format(source, code))[0]), wrong, (source, code))
+            in_sh = page.replace("cpp", "sh").format(source, code)
+            self.assertEqual(len(self.check(in_sh)[0]), wrong, (source, code))
 
     def test_code_from_nowhere(self):
         self.assertEqual(len(self.check("```cpp\nint x;\n```\n")[0]), 1)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -38,15 +39,17 @@ def site_packages(name):
 
 @pytest.fixture(scope="module", params=["torch-2.11", "torch-2.15"])
 def installed(request, tmp_path_factory):
-    """A fresh environment with that torch, and the package built and installed in it."""
+    """A fresh environment with that torch, and the package built and installed in it as the pages say."""
     place = tmp_path_factory.mktemp(request.param)
     run("git", "clone", "--quiet", SOURCES, place / "clone")
-    run(DEPS / request.param / "bin" / "python", "-m", "venv", place / "venv")
     # torch is lent by the environment of `.ci/install`, instead of being installed a second time: 5 GB.
-    link = next((place / "venv" / "lib").glob("python3*/site-packages")) / "torch_of_tutti.pth"
-    link.write_text(f"{site_packages(request.param)}\n")
-    python = place / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ".", cwd=place / "clone")
+    lend = f"echo {site_packages(request.param)} >$(echo $VIRTUAL_ENV/lib/python3*/site-packages)/torch_of_tutti.pth"
+    page = (SOURCES / "tests/install/python_package.sh").read_text()
+    script, lent = re.subn("^pip install torch .*", lend, page.replace("~", str(place)), flags=re.M)
+    assert lent == 1, page
+    run("sh", "-e", "-c", script, cwd=place / "clone", environment={
+        "PATH": f"{DEPS / request.param / 'bin'}:{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    python = place / "tutti-env" / "bin" / "python"
     return request.param, python, place
 
 
