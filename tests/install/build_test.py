@@ -123,12 +123,38 @@ done""",
         "apt-cache": "exit 0",
     }
 
+    # A machine where zlib1g-dev alone is missing.
+    WITHOUT_ZLIB = ARCHITECTURES | {"dpkg-query": 'for package in "$@"; do :; done\n'
+                                    '[ "$package" = zlib1g-dev ] || echo installed amd64'}
+    LOCKED = """grep -c busy "$LOG" | grep -qx 2 && exit 0
+echo busy >>"$LOG"
+echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)" >&2
+exit 100"""
+
+    def test_waits_while_another_program_has_the_lock(self):
+        programs = self.WITHOUT_ZLIB | {"sleep": 'echo "$@" s >>"$LOG"'}
+        ended = self.install("core", programs=programs | {"apt-get": f'echo "$*" >>"$LOG"\n{self.LOCKED}'})
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual([line.split()[-1] for line in self.log],
+                         ["update", "busy", "s", "update", "busy", "s", "update", "zlib1g-dev"])
+        self.assertEqual(ended.stderr.count("waits for the package manager: E: Could not get lock"), 1, ended.stderr)
+        ended = self.install("core", programs=programs | {"apt-get": "echo E: no network >&2; exit 100"})
+        self.assertEqual((ended.returncode, ended.stderr, self.log), (100, "E: no network\n", []))
+
+    def test_sudo_is_told_of_the_proxies(self):
+        """sudo empties the environment."""
+        programs = self.WITHOUT_ZLIB | {"id": "echo 1000", "sudo": 'exec env -i PATH="$PATH" LOG="$LOG" "$@"',
+                                        "apt-get": 'echo "$http_proxy $https_proxy" >>"$LOG"'}
+        ended = self.install("core", programs=programs, http_proxy="http://a:1", https_proxy="http://b:2")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(self.log, ["http://a:1 http://b:2"] * 2)
+
     def test_packages_of_two_architectures_are_there(self):
         ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="amd64")
         self.assertEqual((ended.returncode, ended.stdout, ended.stderr, self.log), (0, "", "", []))
         ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="arm64")
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertRegex(self.log[-1], "^install .* libsodium-dev$")
+        self.assertRegex(self.log[-1], " install .* libsodium-dev$")
 
 
 if __name__ == "__main__":
