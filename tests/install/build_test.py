@@ -149,6 +149,13 @@ exit 100"""
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(self.log, ["http://a:1 http://b:2"] * 2)
 
+    def test_root_is_asked_for_no_more_than_packages(self):
+        """What make builds as root its user cannot write to afterwards."""
+        ended = self.install("core", programs=self.WITHOUT_ZLIB | {"id": "echo 1000"})
+        self.assertEqual((ended.returncode, self.log), (1, []))
+        self.assertIn(f"needs root to install: zlib1g-dev. As root, run '{ROOT}/.ci/install core' once, or install sudo; "
+                      "then go on as yourself.", ended.stderr)
+
     def test_packages_of_two_architectures_are_there(self):
         ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="amd64")
         self.assertEqual((ended.returncode, ended.stdout, ended.stderr, self.log), (0, "", "", []))
