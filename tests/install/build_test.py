@@ -4,8 +4,10 @@
     build_test.py FOLDER COMPILER      (FOLDER is where builds are configured)
 """
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +69,16 @@ class Build(unittest.TestCase):
             targets, = folder.glob("CMakeFiles/Export/**/tuttiTargets.cmake")
             self.assertIn('INTERFACE_INCLUDE_DIRECTORIES "' + installed.replace("{prefix}", "{_IMPORT_PREFIX}") + '"',
                           targets.read_text(encoding="utf-8"))
+
+    def test_without_ucx_no_test_has_ranks_that_are_processes(self):
+        folder, made = configure("without_ucx", "-DTUTTI_UCX=OFF", "-DTUTTI_TESTS=ON", "-DTUTTI_TORCH=AUTO")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=folder, capture_output=True, text=True, check=True)
+        commands = {test["name"]: test.get("command", []) for test in json.loads(listed.stdout)["tests"]}
+        self.assertIn("examples/fault_injection", commands)
+        self.assertEqual([name for name, command in commands.items() if "launch" in command], [])
+        of_processes = re.compile("python/|install/extension|examples/(all_reduce|quickstart|train_distributed)")
+        self.assertEqual([name for name in commands if of_processes.match(name)], [])
 
     def test_a_header_that_is_missing(self):
         _, made = configure("no_asio", "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include")
