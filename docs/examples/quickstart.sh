@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 
 # The Python that `.ci/install plots` has given matplotlib; without it the table comes without the plot.
 python=python3
-for candidate in "${TUTTI_DEPS:-$HOME/.cache/tutti}"/*/bin/python3; do
+for candidate in "${TUTTI_DEPS:-${HOME-}/.cache/tutti}"/*/bin/python3; do
   if [ -x "$candidate" ] && "$candidate" -c 'import matplotlib' 2>/dev/null; then python=$candidate; fi
 done
 exec "$python" docs/examples/quickstart.py "$@"

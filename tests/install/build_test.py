@@ -106,7 +106,7 @@ class Installer(unittest.TestCase):
         log = folder / "log"
         log.touch()
         ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", *groups], capture_output=True, text=True, timeout=60,
-                               env={"PATH": str(folder), "HOME": place.name, "LOG": str(log), **variables})
+                               env={"PATH": str(folder), "LOG": str(log), **variables})
         self.log = log.read_text(encoding="utf-8").splitlines()
         return ended
 
@@ -116,7 +116,24 @@ class Installer(unittest.TestCase):
         self.assertRegex(ended.stderr, r"install by hand: g\+\+ cmake .*\n.*in place of make: '\.ci/install torch && "
                          "cmake --workflow --preset release'")
 
-    # What these say of two packages: one is installed for this machine and another one, one for another one alone.
+    def test_a_word_that_is_no_group_before_anything_is_installed(self):
+        ended = self.install("core", "bogus")
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (
+            2, "", "install: 'bogus' is none of: core torch python python-newest matrix plots bench docs\n"))
+
+    def test_a_user_without_a_home(self):
+        """Packages of the distribution need none."""
+        ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="amd64")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        python = {"dpkg": "echo amd64", "dpkg-query": "echo installed amd64"}
+        ended = self.install("torch", programs=python)
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("HOME: set HOME, or set TUTTI_DEPS to a folder for Python packages", ended.stderr)
+        ended = self.install("torch", programs=python, HOME="/dev/null")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("set TUTTI_DEPS to a folder that can be made, for Python packages", ended.stderr)
+
+    # Those of a machine where zlib1g-dev is installed for two architectures, and libsodium-dev for $OF_LIBSODIUM.
     ARCHITECTURES = {
         "dpkg": "echo amd64",
         "dpkg-query": """for package in "$@"; do :; done
@@ -124,12 +141,13 @@ case $package in
   zlib1g-dev) architectures="amd64 i386" ;;
   libsodium-dev) architectures=$OF_LIBSODIUM ;;
   libasio-dev) architectures=all ;;
+  libclang-rt-99-dev) architectures= ;;
   *) architectures=amd64 ;;
 esac
 for architecture in $architectures; do
   printf "$(printf %s "$3" | sed "s/.{db:Status-Status}/installed/; s/.{Architecture}/$architecture/")"
 done""",
-        "clang": "echo Debian clang version 14.0.6",
+        "clang": "echo clang version 99.0.1",  # beside the distribution's in /usr/bin
         "id": "echo 0",
         "apt-get": 'echo "$*" >>"$LOG"',
         "apt-cache": "exit 0",
