@@ -3,11 +3,20 @@
 # error, with OFF nvcc is not looked for. Afterwards TUTTI_WITH_CUDA says whether the build has them; sources of `tutti`
 # see a macro of this name.
 #
-# nvcc is the one of the environment variable CUDACXX or of CMAKE_CUDA_COMPILER, otherwise the one in PATH, CUDA_HOME or
-# /usr/local/cuda. Kernels are compiled for sm_80 and sm_90 and as PTX, which newer GPUs compile when they load it
-# (CMAKE_CUDA_ARCHITECTURES chooses others).
+# nvcc, of CUDA 12 or newer, is the one of the environment variable CUDACXX or of CMAKE_CUDA_COMPILER, otherwise the one
+# in PATH, CUDA_HOME or /usr/local/cuda. Kernels are compiled for sm_80 and sm_90 and as PTX, which newer GPUs compile
+# when they load it (CMAKE_CUDA_ARCHITECTURES chooses others).
 set(TUTTI_CUDA AUTO CACHE STRING "Build what runs on GPUs: ON, OFF, or AUTO (when nvcc is found)")
 set(TUTTI_WITH_CUDA OFF)
+
+# Ends this file where there is no nvcc that Tutti can use.
+macro(tutti_without_cuda mistake)
+  if(TUTTI_CUDA STREQUAL "AUTO")
+    message(STATUS "Building without CUDA: ${mistake}")
+    return()
+  endif()
+  message(FATAL_ERROR "TUTTI_CUDA is ${TUTTI_CUDA}, but there is ${mistake}; or turn CUDA off with -DTUTTI_CUDA=OFF")
+endmacro()
 
 if(NOT TUTTI_CUDA)
   message(STATUS "Building without CUDA: TUTTI_CUDA is ${TUTTI_CUDA}")
@@ -26,13 +35,14 @@ endif()
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
-  set(message "no nvcc that works, neither in PATH nor in CUDA_HOME nor in /usr/local/cuda: install the CUDA toolkit, \
-or set CUDACXX to its nvcc")
-  if(TUTTI_CUDA STREQUAL "AUTO")
-    message(STATUS "Building without CUDA: ${message}")
-    return()
-  endif()
-  message(FATAL_ERROR "TUTTI_CUDA is ${TUTTI_CUDA}, but there is ${message}; or turn CUDA off with -DTUTTI_CUDA=OFF")
+  tutti_without_cuda("no nvcc that works, neither in PATH nor in CUDA_HOME nor in /usr/local/cuda: install the CUDA \
+toolkit, or set CUDACXX to its nvcc")
+endif()
+execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE version ERROR_QUIET)
+string(REGEX MATCH "release ([0-9.]+)" version "${version}")
+if(version AND CMAKE_MATCH_1 VERSION_LESS 12)
+  tutti_without_cuda("no nvcc of CUDA 12 or newer, which have C++20: ${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_MATCH_1}. \
+Install a newer CUDA toolkit, or set CUDACXX to its nvcc")
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

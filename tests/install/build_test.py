@@ -70,6 +70,18 @@ class Build(unittest.TestCase):
             self.assertIn('INTERFACE_INCLUDE_DIRECTORIES "' + installed.replace("{prefix}", "{_IMPORT_PREFIX}") + '"',
                           targets.read_text(encoding="utf-8"))
 
+    def test_an_nvcc_that_is_too_old_is_left_alone_where_none_is_asked_for(self):
+        with tempfile.TemporaryDirectory() as place:
+            nvcc = pathlib.Path(place) / "nvcc"
+            nvcc.write_text("#!/bin/sh\necho Cuda compilation tools, release 11.8, V11.8.89\n", encoding="utf-8")
+            nvcc.chmod(0o755)
+            for cuda in ("AUTO", "ON"):
+                _, made = configure("old_nvcc", f"-DTUTTI_CUDA={cuda}", f"-DCMAKE_CUDA_COMPILER={nvcc}")
+                said = re.sub(r"\s+", " ", made.stdout + made.stderr)
+                self.assertEqual(made.returncode == 0, cuda == "AUTO", said)
+                self.assertIn(f"no nvcc of CUDA 12 or newer, which have C++20: {nvcc} is of CUDA 11.8", said)
+                self.assertEqual("Building without CUDA" in said, cuda == "AUTO", said)
+
     def test_without_ucx_no_test_has_ranks_that_are_processes(self):
         folder, made = configure("without_ucx", "-DTUTTI_UCX=OFF", "-DTUTTI_TESTS=ON", "-DTUTTI_TORCH=AUTO")
         self.assertEqual(made.returncode, 0, made.stderr)
