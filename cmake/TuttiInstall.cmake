@@ -12,7 +12,12 @@ if(TARGET tutti_command)
   endif()
   install(TARGETS tutti_command DESTINATION ${command_dir} COMPONENT command)
 endif()
-install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
+set(headers include/tutti)
+if(TARGET tutti_torch)
+  install(TARGETS tutti_torch EXPORT tuttiTargets COMPONENT development)
+  list(APPEND headers bindings/torch/include/tutti)
+endif()
+install(DIRECTORY ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir} COMPONENT development)
 
 # The runtime of CUDA, as a file beside libtutti.a: NVIDIA lets programs distribute it.

@@ -1,12 +1,13 @@
 # libtorch as one small imported target, `tutti_libtorch` (torch_cpu and c10), from an unpacked PyPI wheel or any
 # libtorch. find_package(Torch) of a CUDA wheel demands a CUDA toolkit, which a CPU build does not need.
 #
-# libtorch is looked for in TUTTI_TORCH_DIR (the folder with include/ and lib/; cache or environment), then, for pip, in
-# the Python environment that the package is installed into, otherwise in Torch_DIR. find_package(tutti COMPONENTS torch)
-# of another project then looks beside the Python package, if Tutti was installed with that; tutti_torch_mistake says why
-# it has found no libtorch. A build of Tutti looks where `.ci/install torch` puts libtorch, in the environment
-# TUTTI_TORCH_ENVIRONMENT (others may be beside it). When Tutti is built and no libtorch of a version that it can use is
-# found, TUTTI_TORCH=ON is an error, and AUTO leaves out the adapter; with OFF it is not looked for.
+# libtorch is looked for in TUTTI_TORCH_DIR (the folder with include/ and lib/; cache or environment), then, for pip,
+# in the Python environment that the package is installed into, otherwise in Torch_DIR. find_package(tutti COMPONENTS
+# torch) of another project then looks beside the Python package, if Tutti was installed with that;
+# tutti_torch_mistake says why it has found no libtorch. A build of Tutti that is no part of another project looks
+# where `.ci/install torch` puts libtorch, in the environment TUTTI_TORCH_ENVIRONMENT (others may be beside it). When
+# Tutti is built and no libtorch of a version that it can use is found, TUTTI_TORCH=ON is an error, and AUTO leaves
+# out the adapter; with OFF it is not looked for.
 set(TUTTI_TORCH_DIR "" CACHE PATH "libtorch's folder, the one with include/ and lib/")
 if(NOT TUTTI_TORCH_DIR)
   set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}")
@@ -53,6 +54,9 @@ site-packages/torch")
     endif()
     return()
   endif()
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    return()
+  endif()
   set(deps "$ENV{TUTTI_DEPS}")
   if(NOT deps)
     set(deps "$ENV{HOME}/.cache/tutti")
@@ -83,8 +87,12 @@ tutti_find_torch(torch_dir)
 if(NOT torch_dir OR NOT EXISTS ${torch_dir}/include/torch/csrc/api/include/torch/torch.h
    OR NOT EXISTS ${torch_dir}/lib/libtorch_cpu.so)
   string(REGEX REPLACE "(.+)" " in \\1" place "${torch_dir}")
+  set(installer "")
+  if(PROJECT_IS_TOP_LEVEL)
+    set(installer ", run `.ci/install torch`")
+  endif()
   tutti_without_torch("libtorch not found${place}: set TUTTI_TORCH_DIR to the folder that has include/ and lib/ (in a \
-Python environment: site-packages/torch)" ", run `.ci/install torch`, or turn the adapter off with -DTUTTI_TORCH=OFF")
+Python environment: site-packages/torch)" "${installer}, or turn the adapter off with -DTUTTI_TORCH=OFF")
 endif()
 
 set(line "")

@@ -92,6 +92,20 @@ class Build(unittest.TestCase):
         of_processes = re.compile("python/|install/extension|examples/(all_reduce|quickstart|train_distributed)")
         self.assertEqual([name for name in commands if of_processes.match(name)], [])
 
+    def test_a_part_of_another_project_is_the_library_alone(self):
+        folder = FOLDER / "subproject"
+        shutil.rmtree(folder, ignore_errors=True)
+        made = subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT / "tests/install/subproject", "-B", folder,
+                               f"-DCMAKE_CXX_COMPILER={COMPILER}", "-DTUTTI_CUDA=OFF",
+                               f"-DCMAKE_INSTALL_PREFIX={folder}/prefix"], capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        rules = (folder / "build.ninja").read_text(encoding="utf-8")
+        self.assertEqual(sorted(re.findall(r"^build (\S+): CXX_\w+_LINKER__", rules, re.M)),
+                         ["_deps/tutti-build/src/libtutti.a", "extended", "program"])
+        subprocess.run(["cmake", "--install", folder], check=True, capture_output=True)
+        installed = [path.relative_to(folder / "prefix") for path in (folder / "prefix").rglob("*") if path.is_file()]
+        self.assertEqual([str(path) for path in installed], ["share/program.cc"])
+
     def test_a_header_that_is_missing(self):
         _, made = configure("no_asio", "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include")
         self.assertNotEqual(made.returncode, 0)
