@@ -129,10 +129,12 @@ class Installer(unittest.TestCase):
         for name, script in programs.items():
             (folder / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
             (folder / name).chmod(0o755)
+        release = folder / "os-release"
+        release.write_text("VERSION_CODENAME=bookworm\n", encoding="utf-8")
         log = folder / "log"
         log.touch()
         ended = subprocess.run(["/bin/sh", ROOT / ".ci/install", *groups], capture_output=True, text=True, timeout=60,
-                               env={"PATH": str(folder), "LOG": str(log), **variables})
+                               env={"PATH": str(folder), "LOG": str(log), "TUTTI_OS_RELEASE": str(release), **variables})
         self.log = log.read_text(encoding="utf-8").splitlines()
         return ended
 
@@ -211,6 +213,27 @@ exit 100"""
         self.assertEqual((ended.returncode, self.log), (1, []))
         self.assertIn(f"needs root to install: zlib1g-dev. As root, run '{ROOT}/.ci/install core' once, or install sudo; "
                       "then go on as yourself.", ended.stderr)
+
+    def test_another_release_gets_what_it_has(self):
+        with tempfile.NamedTemporaryFile("w", suffix="os-release") as file:
+            file.write('PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nVERSION_CODENAME=trixie\n')
+            file.flush()
+            programs = self.ARCHITECTURES | {
+                "dpkg-query": 'for package in "$@"; do :; done\ncase " $MISSING " in *" $package "*) ;; '
+                              "*) echo installed amd64 ;; esac",
+                "apt-cache": '[ "$2" != clang-format-14 ]', "ls": "echo $LISTS"}
+            said = (r"and this is Debian GNU/Linux 13 \(trixie\)\. A build needs CMake 3\.25.*"
+                    r"Not in this release, and left out: clang-format-14\.")
+            for lists, before in (("a_Packages.lz4", []), ("", ["update"])):  # none in the image of a container
+                ended = self.install("core", programs=programs, TUTTI_OS_RELEASE=file.name, LISTS=lists,
+                                     MISSING="clang-format-14 zlib1g-dev")
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertRegex(ended.stderr, said)
+                self.assertEqual([line.split()[-1] for line in self.log], [*before, "update", "zlib1g-dev"])
+            ended = self.install("core", programs=programs | {"id": "echo 1000"}, TUTTI_OS_RELEASE=file.name,
+                                 LISTS="a_Packages", MISSING="clang-format-14")
+            self.assertEqual((ended.returncode, self.log), (0, []), ended.stderr)  # nothing that root could do
+            self.assertRegex(ended.stderr, said)
 
     def test_packages_of_two_architectures_are_there(self):
         ended = self.install("core", programs=self.ARCHITECTURES, OF_LIBSODIUM="amd64")
