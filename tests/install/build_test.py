@@ -53,6 +53,7 @@ class Build(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn(f'DESTINATION "{scripts}" TYPE EXECUTABLE FILES "{folder}/bin/tutti"',
                       (folder / "cmake_install.cmake").read_text(encoding="utf-8"))
+        self.assertFalse((folder / "docs").exists())  # the examples, whose libraries no wheel needs
         project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         self.assertRegex(project, 'build.targets = .*"tutti_command"')
         self.assertRegex(project, 'install.components = .*"command"')
