@@ -38,8 +38,12 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY
   cmake/TuttiTorch.cmake cmake/TuttiExtensions.cmake cmake/TuttiRecords.cmake DESTINATION ${package_dir} COMPONENT development)
 
 # tutti is a static library: a program that links it needs all libraries that it links.
-file(RELATIVE_PATH tutti_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-string(REGEX REPLACE "/$" "" tutti_prefix_from_pc ${tutti_prefix_from_pc})
+set(tutti_pc_prefix ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")  # then the prefix may be moved
+  file(RELATIVE_PATH prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  string(REGEX REPLACE "/$" "" prefix_from_pc ${prefix_from_pc})
+  set(tutti_pc_prefix "\${pcfiledir}/${prefix_from_pc}")
+endif()
 foreach(folder LIBDIR INCLUDEDIR)  # relative to the prefix, or absolute
   string(TOLOWER ${folder} name)
   cmake_path(APPEND tutti_pc_${name} "\${prefix}" ${CMAKE_INSTALL_${folder}})

@@ -71,6 +71,14 @@ class Build(unittest.TestCase):
             self.assertIn('INTERFACE_INCLUDE_DIRECTORIES "' + installed.replace("{prefix}", "{_IMPORT_PREFIX}") + '"',
                           targets.read_text(encoding="utf-8"))
 
+    def test_libraries_in_a_folder_that_is_not_in_the_prefix(self):
+        """And headers in the prefix, whose place then does not follow from that of tutti.pc."""
+        folder, made = configure("own_libdir", "-DCMAKE_INSTALL_LIBDIR=/opt/x/lib", "-DCMAKE_INSTALL_PREFIX=/opt/tutti")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        flags = (folder / "generated/tutti.pc").read_text(encoding="utf-8")
+        for line in ("prefix=/opt/tutti", "libdir=/opt/x/lib", "includedir=${prefix}/include"):
+            self.assertIn(f"{line}\n", flags)
+
     def test_an_nvcc_that_is_too_old_is_left_alone_where_none_is_asked_for(self):
         with tempfile.TemporaryDirectory() as place:
             nvcc = pathlib.Path(place) / "nvcc"
