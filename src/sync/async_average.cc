@@ -57,7 +57,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
     // within the bound.
     applies = snapshot_ == Snapshot::kAveraged && (!paused_ || is_due);
     const bool is_half_stale = is_bounded && age_ >= max_staleness_ - max_staleness_ / 2;
-    const bool snaps = snapshot_ == Snapshot::kNone ? !paused_ : snapshot_ == Snapshot::kTaken && is_half_stale;
+    const bool snaps = Snaps(is_half_stale);
     // An average that has arrived is applied even when no round follows.
     if (!applies && (!snaps || ended_)) return absl::OkStatus();
     if (snaps) snapshot_ = Snapshot::kNone;
@@ -71,8 +71,14 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   }
   MutexLock lock(mutex_);
   snapshot_ = applies ? Snapshot::kNone : Snapshot::kTaken;
-  if (promised_) changed_.NotifyAll();
+  missed_ = false;
+  changed_.NotifyAll();
   return absl::OkStatus();
+}
+
+bool AsyncAverage::Snaps(bool is_half_stale) const {
+  if (snapshot_ == Snapshot::kNone) return wanted_ && !paused_;
+  return snapshot_ == Snapshot::kTaken && (is_half_stale || (missed_ && !paused_));
 }
 
 template <typename Predicate>
@@ -112,6 +118,7 @@ void AsyncAverage::Pause() {
 void AsyncAverage::Resume() {
   MutexLock lock(mutex_);
   paused_ = false;
+  if (snapshot_ == Snapshot::kTaken && !promised_) snapshot_ = Snapshot::kNone;
 }
 
 void AsyncAverage::Stop() {
@@ -125,11 +132,11 @@ void AsyncAverage::Stop() {
 
 std::int32_t AsyncAverage::NextAnswer() {
   MutexLock lock(mutex_);
-  changed_.WaitUntil(mutex_, NanosIn(interval_), [this]() TUTTI_REQUIRES(mutex_) { return stopping_; });
+  const auto has_snapshot = [this]() TUTTI_REQUIRES(mutex_) { return !paused_ && snapshot_ == Snapshot::kTaken; };
+  changed_.WaitUntil(mutex_, NanosIn(interval_), [&]() TUTTI_REQUIRES(mutex_) { return stopping_ || has_snapshot(); });
   if (stopping_) return kStop;
-  if (paused_ || snapshot_ != Snapshot::kTaken) return kSkip;
-  promised_ = true;
-  return kGo;
+  promised_ = has_snapshot();
+  return promised_ ? kGo : kSkip;
 }
 
 void AsyncAverage::SendSnapshot() {
@@ -163,6 +170,8 @@ bool AsyncAverage::Round() {
   MutexLock lock(mutex_);
   AddExchanged(statistics, statistics_);
   if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;
+  wanted_ = status.ok() && *agreed == kSkip;
+  missed_ = promised_ && wanted_;
   promised_ = false;
   error_ = status;
   ended_ = !status.ok() || *agreed == kStop;

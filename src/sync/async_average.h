@@ -19,10 +19,13 @@ namespace tutti {
 // A round: every rank's training thread takes a snapshot of its weights between two steps; the background threads
 // average the snapshots; every training thread, between two later steps, adds average - snapshot to its weights.
 //
-// The background threads of all ranks meet an interval after the last round and agree (MIN) whether to go on: every
-// rank must have a snapshot and none may be paused. When the AsyncAverage of one rank is being destroyed, all ranks end
-// their rounds for good and train on by themselves. So no rank waits for the training thread of another, and a
-// background thread never touches the weights.
+// The background threads of all ranks meet an interval after the last round and agree (MIN) whether to go on. The first
+// answer of each is no: from then on the next step of each training thread takes a snapshot, and the background threads
+// meet again when every rank has one, or when one has waited an interval for its own. None may be paused. A snapshot
+// that has waited in vain for those of other ranks is taken anew. So the weights that travel are of the last step, or,
+// where another rank was late, at most an interval older. When the AsyncAverage of one rank is being destroyed, all
+// ranks end their rounds for good and train on by themselves. So no rank waits for the training thread of another, and
+// a background thread never touches the weights.
 //
 // With a bound on staleness an average is applied at most so many steps of this rank after its snapshot. A snapshot
 // that has not left after half of these steps is taken anew, so that the other half remains for its journey. A training
@@ -51,6 +54,7 @@ class AsyncAverage {
   void ForgetRound();
 
   void Pause();
+  // A snapshot of before the pause is dropped, unless its round is under way.
   void Resume();
   // Called by the training thread: ends the rounds of all ranks. Waits until all ranks know: at most for the round that
   // is under way and one interval. Safe to call again.
@@ -64,9 +68,11 @@ class AsyncAverage {
   enum class Snapshot : std::uint8_t { kNone, kTaken, kTravels, kAveraged };
 
   absl::StatusOr<std::int32_t> Agree(std::int32_t answer, const CallOptions& call);
-  // Waits until the next round is due and returns what this rank wants. After kGo a snapshot exists until the round has
-  // ended.
+  // Waits for the snapshot of this rank, an interval at most, and returns what this rank wants. After kGo a snapshot
+  // exists until the round has ended.
   std::int32_t NextAnswer();
+  // Whether this step takes a snapshot, or takes it anew because half of the bound on staleness is over.
+  bool Snaps(bool is_half_stale) const TUTTI_REQUIRES(mutex_);
   // Called when all ranks go on: hands the snapshot, once it is complete, to the background thread.
   void SendSnapshot();
   // Waits until `predicate` holds, which the background thread makes true at the end of a round. An error of the
@@ -85,11 +91,13 @@ class AsyncAverage {
   const absl::Duration interval_;
   const std::int64_t max_staleness_;
 
-  std::uint64_t rounds_ = 0;  // rounds begun; used by the background thread only
+  std::uint64_t rounds_ = 0;  // agreements begun; used by the background thread only
   std::int64_t age_ = 0;      // steps since the snapshot was taken; used by the training thread only
   Mutex mutex_;
   Condition changed_;
   Snapshot snapshot_ TUTTI_GUARDED_BY(mutex_) = Snapshot::kNone;
+  bool wanted_ TUTTI_GUARDED_BY(mutex_) = false;    // the interval is over: the next round waits for snapshots
+  bool missed_ TUTTI_GUARDED_BY(mutex_) = false;    // the snapshot has waited in vain for those of other ranks
   bool promised_ TUTTI_GUARDED_BY(mutex_) = false;  // this rank has told the others that it has a snapshot
   bool paused_ TUTTI_GUARDED_BY(mutex_) = false;
   bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;

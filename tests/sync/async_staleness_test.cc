@@ -31,6 +31,7 @@ struct Course {
   std::atomic<int> snapped{0};  // the first step that takes a snapshot after the last average
   std::atomic<int> entered{0};  // the step that has begun
   std::atomic<int> agreed{0};   // rounds on which all ranks have agreed
+  std::atomic<int> skipped{0};  // rounds that did not begin
   std::atomic<bool> failed{false};
 };
 
@@ -79,11 +80,26 @@ class Trainer {
     if (!status.ok()) course_.failed = true;
     return status;
   }
+  // Makes steps until one takes a snapshot. No round may be under way.
+  void Snap() {
+    auto& snapshot = *reinterpret_cast<float*>(average_->weights().buckets()[0].in());
+    snapshot = 0;  // no weight after a step
+    do {
+      course_.snapped = course_.entered + 1;
+      EXPECT_EQ(Step(), absl::OkStatus());
+      std::this_thread::yield();
+    } while (snapshot == 0 && !course_.failed);
+  }
   void SnapAndWaitUntilAgreed() {
     const int rounds = course_.agreed;
-    course_.snapped = course_.entered + 1;
-    EXPECT_EQ(Step(), absl::OkStatus());
+    Snap();
     WaitUntil(course_, [&] { return course_.agreed > rounds; });
+  }
+  // Waits until a round has been skipped for which this rank has answered after the call, and until the background
+  // thread knows so.
+  void WaitUntilSkipped() {
+    const int skipped = course_.skipped;  // the next answer may have been given already
+    WaitUntil(course_, [&] { return course_.skipped >= skipped + 3; });
   }
   // Makes steps until an average has arrived, and returns how many steps after its snapshot that was. The weight of
   // rank 1 is 0, and that of rank 0 has grown by 1 in each step since.
@@ -94,6 +110,12 @@ class Trainer {
     const float snapshot = 2 * (walked_ - model_.weight);
     return static_cast<int>(walked_ - snapshot);
   }
+  // Makes steps until the first average has arrived, and returns the number of the step that took its snapshot.
+  int SnapshotOfTheFirstAverage() {
+    const int staleness = StepsFromSnapshotToAverage();
+    return course_.entered - staleness;
+  }
+  int steps() const { return course_.entered; }
   int steps_since_snapped() const { return course_.entered - course_.snapped; }
   bool arrived() const { return model_.weight != walked_; }
   absl::Duration waited() const { return statistics_.exposed; }
@@ -123,10 +145,9 @@ class Peer {
     SyncStatistics statistics;
     EXPECT_EQ(model_.weights->Finish(statistics), absl::OkStatus());
   }
-  // Lets no round begin until rank 0 ends.
-  void SkipRounds() {
-    while (Say(kSkip) != kStop) {
-    }
+  // Lets no round begin until rank 0 ends, or until `happened` returns true.
+  void SkipRounds(const std::function<bool()>& happened = [] { return false; }) {
+    while (!happened() && !course_.failed && Say(kSkip) != kStop) ++course_.skipped;
   }
   Communicator& communicator() { return *model_.communicator; }
 
@@ -236,11 +257,73 @@ TEST(AsyncStaleness, MayBeAsLargeAsANumberCanBe) {
   RunPair(
       std::numeric_limits<std::int64_t>::max(),
       [&](Trainer& trainer) {
-        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        trainer.SnapAndWaitUntilAgreed();
         EXPECT_GE(trainer.StepsFromSnapshotToAverage(), kSteps);
       },
       [&](Peer& peer, Course& course) {
+        peer.Agree();
+        WaitUntil(course, [&] { return course.entered >= course.snapped + kSteps; });
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+// Steps of the interval before a round are in the weights that travel.
+TEST(AsyncStaleness, DoesNotCountTheTimeBeforeARound) {
+  constexpr int kSteps = 1000;
+  RunPair(
+      0,
+      [&](Trainer& trainer) {
+        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        EXPECT_GT(trainer.SnapshotOfTheFirstAverage(), kSteps);
+      },
+      [&](Peer& peer, Course& course) {
         WaitUntil(course, [&] { return course.entered >= kSteps; });
+        peer.Agree();
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+// Rank 1 is not ready when rank 0 has its snapshot.
+TEST(AsyncStaleness, DoesNotCountTheTimeForWhichAPeerIsWaitedFor) {
+  constexpr int kSteps = 1000;
+  std::atomic<bool> has_trained{false};
+  RunPair(
+      0,
+      [&](Trainer& trainer) {
+        trainer.Snap();
+        trainer.WaitUntilSkipped();
+        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        const int step = trainer.steps();
+        has_trained = true;
+        EXPECT_GE(trainer.SnapshotOfTheFirstAverage(), step - kSteps + 1);
+      },
+      [&](Peer& peer, Course& /*course*/) {
+        peer.SkipRounds([&] { return has_trained.load(); });
+        peer.Agree();
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+TEST(AsyncStaleness, DoesNotCountAPause) {
+  constexpr int kSteps = 1000;
+  std::atomic<bool> resumed{false};
+  RunPair(
+      0,
+      [&](Trainer& trainer) {
+        trainer.Snap();
+        trainer.average().Pause();
+        trainer.WaitUntilSkipped();
+        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        trainer.average().Resume();
+        const int step = trainer.steps();
+        resumed = true;
+        EXPECT_GT(trainer.SnapshotOfTheFirstAverage(), step);
+      },
+      [&](Peer& peer, Course& /*course*/) {
+        peer.SkipRounds([&] { return resumed.load(); });
         peer.Agree();
         peer.Average();
         peer.SkipRounds();
@@ -278,15 +361,15 @@ TEST(AsyncStaleness, CountsTheStepsOfAPause) {
   RunPair(
       8,
       [&](Trainer& trainer) {
-        ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        trainer.Snap();
         trainer.average().Pause();
         for (int step = 0; step < 100; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
         trainer.average().Resume();
         resumed = true;
         EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
       },
-      [&](Peer& peer, Course& course) {
-        WaitUntil(course, [&] { return resumed.load(); });
+      [&](Peer& peer, Course& /*course*/) {
+        peer.SkipRounds([&] { return resumed.load(); });
         peer.Agree();
         peer.Average();
         peer.SkipRounds();
