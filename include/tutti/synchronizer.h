@@ -204,7 +204,9 @@ class Synchronizer {
   absl::Status AfterStep();
 
   // Gives all ranks the average of their weights, before an evaluation or a checkpoint; does nothing when the strategy
-  // keeps replicas equal. Between steps only. Collective.
+  // keeps replicas equal. Between steps only. Collective. After the warm-up of `async`, unless Stop was called, a rank
+  // waits here for ranks that make steps, however long; DeadlineExceeded, on all ranks, names one that has made none
+  // for the timeout of the communicator while others waited.
   absl::Status Flush();
   // Starts replicas anew from the present weights, after the weights were given other values that are equal on all
   // ranks: forgets what was exchanged or learnt of the old weights. Between steps only. All ranks must call it; with

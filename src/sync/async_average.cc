@@ -1,8 +1,11 @@
 #include "sync/async_average.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/wait_watch.h"
 
@@ -11,8 +14,12 @@ namespace {
 
 // The answers of a rank about the next round; all ranks follow the least answer.
 constexpr std::int32_t kStop = 0;
-constexpr std::int32_t kSkip = 1;
-constexpr std::int32_t kGo = 2;
+constexpr std::int32_t kMeet = 1;
+constexpr std::int32_t kSkip = 2;
+constexpr std::int32_t kGo = 3;
+
+constexpr std::int32_t kNoRank = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kSomeRank = kNoRank - 1;
 
 // Adds the traffic of a round to `to`, but not the background thread's wait, which delays no training.
 void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
@@ -47,6 +54,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   bool applies = false;
   {
     MutexLock lock(mutex_);
+    stepped_ns_ = MonotonicNanos();
     if (is_due && snapshot_ == Snapshot::kTravels) {
       const std::int64_t begin_ns = MonotonicNanos();
       WaitForRound([this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
@@ -70,7 +78,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
     age_ = 0;
   }
   MutexLock lock(mutex_);
-  snapshot_ = applies ? Snapshot::kNone : Snapshot::kTaken;
+  snapshot_ = !applies && wanted_ ? Snapshot::kTaken : Snapshot::kNone;
   missed_ = false;
   changed_.NotifyAll();
   return absl::OkStatus();
@@ -110,6 +118,19 @@ void AsyncAverage::ForgetRound() {
   (void)TakeRound();
 }
 
+absl::Status AsyncAverage::Meet(SyncStatistics& statistics) {
+  const std::int64_t begin_ns = MonotonicNanos();
+  MutexLock lock(mutex_);
+  meets_ = !ended_;
+  changed_.NotifyAll();
+  // The predicate is called at least once in each period of the watch, so that an error of the training's communicator
+  // ends the wait.
+  WaitForRound([this]() TUTTI_REQUIRES(mutex_) { return !meets_ || !training_.status().ok(); });
+  meets_ = false;
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  return error_;
+}
+
 void AsyncAverage::Pause() {
   MutexLock lock(mutex_);
   paused_ = true;
@@ -130,13 +151,20 @@ void AsyncAverage::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::int32_t AsyncAverage::NextAnswer() {
+AsyncAverage::Answer AsyncAverage::NextAnswer() {
   MutexLock lock(mutex_);
   const auto has_snapshot = [this]() TUTTI_REQUIRES(mutex_) { return !paused_ && snapshot_ == Snapshot::kTaken; };
-  changed_.WaitUntil(mutex_, NanosIn(interval_), [&]() TUTTI_REQUIRES(mutex_) { return stopping_ || has_snapshot(); });
-  if (stopping_) return kStop;
+  changed_.WaitUntil(mutex_, NanosIn(interval_),
+                     [&]() TUTTI_REQUIRES(mutex_) { return stopping_ || meets_ || has_snapshot(); });
+  if (stopping_) return {kStop, kSomeRank};
+  if (meets_) return {kMeet, kNoRank};
   promised_ = has_snapshot();
-  return promised_ ? kGo : kSkip;
+  return {promised_ ? kGo : kSkip, IsLate() ? communicator_->rank() : kSomeRank};
+}
+
+bool AsyncAverage::IsLate() const {
+  if (awaited_ns_ == 0) return false;
+  return MonotonicNanos() > NanosAfter(std::max(awaited_ns_, stepped_ns_), communicator_->timeout());
 }
 
 void AsyncAverage::SendSnapshot() {
@@ -146,21 +174,26 @@ void AsyncAverage::SendSnapshot() {
   snapshot_ = Snapshot::kTravels;
 }
 
-absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer, const CallOptions& call) {
-  std::int32_t least = answer;
-  Work agreement = communicator_->AllReduce(&least, &least, 1, DType::kI32, ReduceOp::kMin, call);
+absl::StatusOr<AsyncAverage::Answer> AsyncAverage::Agree(Answer answer, const CallOptions& call) {
+  static_assert(sizeof(Answer) == 2 * sizeof(std::int32_t));
+  Answer least = answer;
+  Work agreement = communicator_->AllReduce(&least, &least, 2, DType::kI32, ReduceOp::kMin, call);
   if (absl::Status status = agreement.Wait(); !status.ok()) return status;
+  if (least.trainer < kSomeRank) {
+    return absl::DeadlineExceededError(absl::StrCat("rank ", least.trainer, " has made no step for ",
+                                                    absl::FormatDuration(communicator_->timeout()),
+                                                    ", while another rank waits for it in Flush"));
+  }
   return least;
 }
 
 bool AsyncAverage::Round() {
   const std::int64_t begin_ns = ThreadCpuNanos();
   const CallOptions call = caller_.Sign(Purpose::kStep, ++rounds_, {.caller_drives = true, .background = true});
-  const absl::StatusOr<std::int32_t> agreed = Agree(NextAnswer(), call);
+  const absl::StatusOr<Answer> agreed = Agree(NextAnswer(), call);
   absl::Status status = agreed.status();
-  const bool goes = status.ok() && *agreed == kGo;
   SyncStatistics statistics;
-  if (goes) {
+  if (status.ok() && agreed->wish == kGo) {
     SendSnapshot();
     weights_->Launch(0, /*step=*/0, call);
     status = weights_->Finish(statistics);
@@ -169,14 +202,26 @@ bool AsyncAverage::Round() {
   statistics.engine_cpu = absl::Nanoseconds(ThreadCpuNanos() - begin_ns);
   MutexLock lock(mutex_);
   AddExchanged(statistics, statistics_);
-  if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;
-  wanted_ = status.ok() && *agreed == kSkip;
-  missed_ = promised_ && wanted_;
-  promised_ = false;
-  error_ = status;
-  ended_ = !status.ok() || *agreed == kStop;
+  EndRound(status, status.ok() ? *agreed : Answer{kStop, kSomeRank});
   changed_.NotifyAll();
   return !ended_;
+}
+
+void AsyncAverage::EndRound(const absl::Status& status, const Answer& least) {
+  error_ = status;
+  ended_ = least.wish == kStop;
+  wanted_ = least.wish == kSkip;
+  missed_ = promised_ && wanted_;
+  promised_ = false;
+  if (snapshot_ == Snapshot::kTravels) {
+    snapshot_ = status.ok() ? Snapshot::kAveraged : Snapshot::kNone;
+  } else if (snapshot_ == Snapshot::kTaken && !wanted_) {
+    snapshot_ = Snapshot::kNone;
+  }
+  const bool is_awaited = least.wish == kMeet && least.trainer != kNoRank;
+  if (!is_awaited) awaited_ns_ = 0;
+  if (is_awaited && awaited_ns_ == 0) awaited_ns_ = MonotonicNanos();
+  if (!is_awaited && least.wish <= kMeet) meets_ = false;  // all ranks have met, or no round follows
 }
 
 }  // namespace tutti

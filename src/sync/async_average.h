@@ -52,6 +52,10 @@ class AsyncAverage {
   // the weights were replaced.
   absl::Status FinishRound(SyncStatistics& statistics);
   void ForgetRound();
+  // Called by the training thread: waits until the training threads of all ranks are in this call, as long as those
+  // that are not make a step within every timeout of the communicator; DeadlineExceeded names one that does not. The
+  // next round comes an interval later. Waits for nobody once the rounds have ended.
+  absl::Status Meet(SyncStatistics& statistics);
 
   void Pause();
   // A snapshot of before the pause is dropped, unless its round is under way.
@@ -67,10 +71,18 @@ class AsyncAverage {
   // thread.
   enum class Snapshot : std::uint8_t { kNone, kTaken, kTravels, kAveraged };
 
-  absl::StatusOr<std::int32_t> Agree(std::int32_t answer, const CallOptions& call);
+  // What a rank tells the others before a round, or the least of what all ranks tell.
+  struct Answer {
+    std::int32_t wish;     // kStop, …
+    std::int32_t trainer;  // a rank that is not in Meet: its number when it is late, else kSomeRank; else kNoRank
+  };
+
+  absl::StatusOr<Answer> Agree(Answer answer, const CallOptions& call);
   // Waits for the snapshot of this rank, an interval at most, and returns what this rank wants. After kGo a snapshot
   // exists until the round has ended.
-  std::int32_t NextAnswer();
+  Answer NextAnswer();
+  // Whether others have waited for this rank in Meet for longer than the timeout, and no step has been made meanwhile.
+  bool IsLate() const TUTTI_REQUIRES(mutex_);
   // Whether this step takes a snapshot, or takes it anew because half of the bound on staleness is over.
   bool Snaps(bool is_half_stale) const TUTTI_REQUIRES(mutex_);
   // Called when all ranks go on: hands the snapshot, once it is complete, to the background thread.
@@ -83,6 +95,8 @@ class AsyncAverage {
   Snapshot TakeRound() TUTTI_REQUIRES(mutex_);
   // Runs one round; false when no further round follows.
   bool Round();
+  // Called when the ranks have agreed on `least` and what follows from it has ended with `status`.
+  void EndRound(const absl::Status& status, const Answer& least) TUTTI_REQUIRES(mutex_);
 
   const Caller caller_;
   Communicator& training_;
@@ -99,6 +113,10 @@ class AsyncAverage {
   bool wanted_ TUTTI_GUARDED_BY(mutex_) = false;    // the interval is over: the next round waits for snapshots
   bool missed_ TUTTI_GUARDED_BY(mutex_) = false;    // the snapshot has waited in vain for those of other ranks
   bool promised_ TUTTI_GUARDED_BY(mutex_) = false;  // this rank has told the others that it has a snapshot
+  bool meets_ TUTTI_GUARDED_BY(mutex_) = false;     // the training thread waits in Meet
+  // When the training thread has come to Step last, and when others have begun to wait for it in Meet; 0: they do not.
+  std::int64_t stepped_ns_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::int64_t awaited_ns_ TUTTI_GUARDED_BY(mutex_) = 0;
   bool paused_ TUTTI_GUARDED_BY(mutex_) = false;
   bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;
   bool ended_ TUTTI_GUARDED_BY(mutex_) = false;

@@ -32,6 +32,7 @@ absl::Status BackgroundExchange::AfterStep() {
 
 absl::Status BackgroundExchange::Flush() {
   if (absl::Status status = average_->FinishRound(context_.statistics); !status.ok()) return status;
+  if (absl::Status status = average_->Meet(context_.statistics); !status.ok()) return status;
   return average_->weights().Average(context_.communicator, context_.caller, Call(Purpose::kFlush),
                                      context_.statistics);
 }

@@ -1,9 +1,11 @@
 // async: Stop of one rank ends the rounds for good; training and Flush go on without rounds.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <barrier>
 
+#include "absl/time/clock.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -50,6 +52,57 @@ TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
     EXPECT_NE(replica.weights(), own);
   });
   for (const Floats& weights : flushed) EXPECT_EQ(weights, flushed[0]);
+}
+
+// Ranks may be further apart than the timeout.
+TEST(AsyncFlush, WaitsForARankThatTrains) {
+  Training training = StandingStill(2);
+  training.world.communicator.timeout = absl::Seconds(1);
+  Ranks flushed(2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    MoveApart(world, replica);
+    const absl::Time end = absl::Now() + absl::Seconds(world.rank() == 0 ? 0 : 3);
+    while (absl::Now() < end) {
+      ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
+    flushed[world.rank()] = replica.weights();
+    const absl::Duration waited = replica.synchronizer().TakeStatistics().exposed;
+    EXPECT_TRUE(world.rank() == 1 || waited > absl::Milliseconds(2500)) << waited;
+  });
+  EXPECT_EQ(flushed[0], flushed[1]);
+}
+
+TEST(AsyncFlush, NamesARankThatMakesNoStep) {
+  Training training = StandingStill(3);
+  training.world.communicator.timeout = absl::Seconds(1);
+  std::barrier<> failed(3);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
+    absl::Status status;
+    if (world.rank() != 1) status = replica.synchronizer().Flush();
+    failed.arrive_and_wait();
+    if (world.rank() == 1) status = Step(training, world, replica);
+    for (const absl::Status& told : {status, world.status()}) {
+      EXPECT_THAT(told.ToString(), ::testing::HasSubstr("DEADLINE_EXCEEDED: rank 1 has made no step for 1s, while "
+                                                        "another rank waits for it in Flush"));
+    }
+  });
+}
+
+TEST(AsyncFlush, HearsOfAnErrorOfTheTraining) {
+  const Training training = StandingStill(2);
+  std::barrier<> failed(2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    if (world.rank() == 0) {
+      EXPECT_THAT(replica.synchronizer().Flush().ToString(), ::testing::HasSubstr("the loss is not what it was"));
+    } else {
+      ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
+      world.Abort(absl::AbortedError("the loss is not what it was"));
+    }
+    failed.arrive_and_wait();
+  });
 }
 
 TEST(AsyncStop, MeansNothingToOtherStrategies) {
