@@ -48,6 +48,7 @@ AsyncAverage::AsyncAverage(const Caller& caller, Communicator& training, std::un
 AsyncAverage::~AsyncAverage() { Stop(); }
 
 absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
+  if (!maker_.is_this()) return NotInForkedChild(communicator_->rank());
   ++age_;
   const bool is_bounded = max_staleness_ > 0;
   const bool is_due = is_bounded && age_ >= max_staleness_;
@@ -104,6 +105,7 @@ AsyncAverage::Snapshot AsyncAverage::TakeRound() {
 }
 
 absl::Status AsyncAverage::FinishRound(SyncStatistics& statistics) {
+  if (!maker_.is_this()) return NotInForkedChild(communicator_->rank());
   MutexLock lock(mutex_);
   const std::int64_t begin_ns = MonotonicNanos();
   const Snapshot found = TakeRound();
@@ -114,11 +116,13 @@ absl::Status AsyncAverage::FinishRound(SyncStatistics& statistics) {
 }
 
 void AsyncAverage::ForgetRound() {
+  if (!maker_.is_this()) return;
   MutexLock lock(mutex_);
   (void)TakeRound();
 }
 
 absl::Status AsyncAverage::Meet(SyncStatistics& statistics) {
+  if (!maker_.is_this()) return NotInForkedChild(communicator_->rank());
   const std::int64_t begin_ns = MonotonicNanos();
   MutexLock lock(mutex_);
   meets_ = !ended_;
@@ -132,17 +136,20 @@ absl::Status AsyncAverage::Meet(SyncStatistics& statistics) {
 }
 
 void AsyncAverage::Pause() {
+  if (!maker_.is_this()) return;
   MutexLock lock(mutex_);
   paused_ = true;
 }
 
 void AsyncAverage::Resume() {
+  if (!maker_.is_this()) return;
   MutexLock lock(mutex_);
   paused_ = false;
   if (snapshot_ == Snapshot::kTaken && !promised_) snapshot_ = Snapshot::kNone;
 }
 
 void AsyncAverage::Stop() {
+  if (!maker_.is_this()) return;
   {
     MutexLock lock(mutex_);
     stopping_ = true;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/fork.h"
 #include "base/mutex.h"
 #include "sync/caller.h"
 #include "sync/weight_buckets.h"
@@ -31,6 +32,8 @@ namespace tutti {
 // that has not left after half of these steps is taken anew, so that the other half remains for its journey. A training
 // thread waits only for a snapshot that still travels at the bound: for a round that all ranks have agreed on, which
 // ends or fails by the timeout of the communicator at the latest.
+// In a forked child, where the background thread does not exist, calls do nothing, and return FailedPrecondition where
+// they return a status; the destructor must not run there.
 class AsyncAverage {
  public:
   // `communicator` is used by nobody else, and `weights` was made with it. `training` is the communicator of the
@@ -98,6 +101,7 @@ class AsyncAverage {
   // Called when the ranks have agreed on `least` and what follows from it has ended with `status`.
   void EndRound(const absl::Status& status, const Answer& least) TUTTI_REQUIRES(mutex_);
 
+  const MakerProcess maker_;
   const Caller caller_;
   Communicator& training_;
   const std::unique_ptr<Communicator> communicator_;

@@ -11,7 +11,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/harness/process_world.h"
+#include "tests/harness/training.h"
 
 namespace tutti {
 namespace {
@@ -117,6 +119,43 @@ TEST(ForkedChildrenTest, AreToldOfCallsOfTheirParentAtOnce) {
   EXPECT_THAT(world.NextLine(0), HasSubstr("not to a forked child"));
   EXPECT_EQ(world.NextLine(0), "child ended with 0");
   EXPECT_EQ(world.NextLine(1), "sent");
+}
+
+// Rank 0 has a snapshot that waits for that of rank 1, so the child finds a round under way that nobody ends there.
+TEST(ForkedChildrenTest, AreToldThatRoundsInTheBackgroundAreNotTheirs) {
+  const ProcessWorld::Body body = [](Communicator& world, const ProcessWorld::Report& report) {
+    const Training training = RandomTraining("async:sync_interval_ms=400", 2, 1);
+    std::unique_ptr<Replica> replica = Replica::Make(world, training.model, training.strategy, training.initial);
+    if (replica == nullptr) return report("no replica");
+    Synchronizer& synchronizer = replica->synchronizer();
+    absl::Status status;
+    const absl::Time end = absl::Now() + absl::Milliseconds(600);
+    while (absl::Now() < end && status.ok() && world.rank() == 0) status = replica->Step(training.gradients[0][0], 0);
+    if (world.rank() == 1) absl::SleepFor(absl::Milliseconds(800));
+    const pid_t pid = world.rank() == 0 ? fork() : -1;
+    if (pid == 0) {
+      alarm(30);
+      synchronizer.Pause();
+      synchronizer.Resume();
+      synchronizer.Stop();
+      for (const absl::Status& told :
+           {replica->Step(training.gradients[0][0], training.lr), synchronizer.Flush(), synchronizer.Restart()}) {
+        report(told.ToString());
+      }
+      replica = nullptr;
+      _exit(0);
+    }
+    int how = 0;
+    if (pid > 0) waitpid(pid, &how, 0);
+    status.Update(synchronizer.Flush());
+    report(status.ok() ? absl::StrCat("child ended with ", how) : status.ToString());
+  };
+  ProcessWorld world(2, {.timeout = absl::Minutes(1)}, body);
+  EXPECT_THAT(world.NextLine(0), HasSubstr("not to a forked child"));
+  EXPECT_THAT(world.NextLine(0), HasSubstr("not to a forked child"));
+  EXPECT_EQ(world.NextLine(0), "OK");
+  EXPECT_EQ(world.NextLine(0), "child ended with 0");
+  EXPECT_EQ(world.NextLine(1), "child ended with 0");
 }
 
 // Each rank is a node of its own.
