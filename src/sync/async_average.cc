@@ -158,6 +158,12 @@ void AsyncAverage::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+absl::Status AsyncAverage::status() {
+  if (!maker_.is_this()) return NotInForkedChild(communicator_->rank());
+  MutexLock lock(mutex_);
+  return error_;
+}
+
 AsyncAverage::Answer AsyncAverage::NextAnswer() {
   MutexLock lock(mutex_);
   const auto has_snapshot = [this]() TUTTI_REQUIRES(mutex_) { return !paused_ && snapshot_ == Snapshot::kTaken; };

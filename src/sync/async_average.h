@@ -67,6 +67,9 @@ class AsyncAverage {
   // is under way and one interval. Safe to call again.
   void Stop();
 
+  // OK, or the first error of the background thread.
+  absl::Status status();
+
   WeightBuckets& weights() { return *weights_; }
 
  private:

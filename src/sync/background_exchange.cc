@@ -31,10 +31,27 @@ absl::Status BackgroundExchange::AfterStep() {
 }
 
 absl::Status BackgroundExchange::Flush() {
-  if (absl::Status status = average_->FinishRound(context_.statistics); !status.ok()) return status;
-  if (absl::Status status = average_->Meet(context_.statistics); !status.ok()) return status;
-  return average_->weights().Average(context_.communicator, context_.caller, Call(Purpose::kFlush),
-                                     context_.statistics);
+  absl::Status met = average_->FinishRound(context_.statistics);
+  if (met.ok()) met = average_->Meet(context_.statistics);
+  if (!met.ok()) return EndFlush(met);
+  return EndFlush(average_->weights().Average(context_.communicator, context_.caller, Call(Purpose::kFlush),
+                                              context_.statistics));
+}
+
+absl::Status BackgroundExchange::EndFlush(const absl::Status& flushed) {
+  failed_ = flushed;
+  return flushed;
+}
+
+absl::StatusOr<absl::Span<ExchangeBucket>> BackgroundExchange::BucketsToSave() {
+  if (!failed_.ok()) return failed_;
+  if (absl::Status rounds = average_->status(); !rounds.ok()) return rounds;
+  return absl::Span<ExchangeBucket>();
+}
+
+absl::Status BackgroundExchange::EndLoad(bool /*same_world*/) {
+  failed_ = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status BackgroundExchange::Restart() {
@@ -63,13 +80,13 @@ absl::Status WarmedUpExchange::BeginBackward() {
 // else.
 absl::Status WarmedUpExchange::Flush() {
   if (exchanges_gradients()) {
-    if (absl::Status flushed = gradients_->Flush(); !flushed.ok()) return flushed;
+    if (absl::Status flushed = gradients_->Flush(); !flushed.ok()) return EndFlush(flushed);
     std::vector<StateMemory> weights;
     for (const Parameter& parameter : context_.parameters) {
       weights.push_back({parameter.weights, parameter.count * SizeOf(parameter.dtype), parameter.name});
     }
     absl::Status equal = CheckState(context_.communicator, *context_.memory, weights, Call(Purpose::kState));
-    if (!absl::IsDataLoss(equal)) return equal;
+    if (!absl::IsDataLoss(equal)) return EndFlush(equal);
   }
   return BackgroundExchange::Flush();
 }
@@ -78,6 +95,11 @@ absl::Status WarmedUpExchange::Restart() {
   absl::Status dropped = BackgroundExchange::Restart();
   dropped.Update(gradients_->Restart());
   return dropped;
+}
+
+absl::StatusOr<absl::Span<ExchangeBucket>> WarmedUpExchange::BucketsToSave() {
+  if (auto none = BackgroundExchange::BucketsToSave(); !none.ok()) return none;
+  return gradients_->BucketsToSave();
 }
 
 absl::Span<ExchangeBucket> WarmedUpExchange::BucketsToLoad() {

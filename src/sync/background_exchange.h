@@ -29,11 +29,20 @@ class BackgroundExchange : public Exchange {
   void Pause() override { average_->Pause(); }
   void Resume() override { average_->Resume(); }
   void Stop() override { average_->Stop(); }
-  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return absl::Span<ExchangeBucket>(); }
+  // Does not wait for a round that is under way: weights without its average are weights of this rank, too.
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   absl::Span<ExchangeBucket> BucketsToLoad() override;
+  absl::Status EndLoad(bool same_world) override;
+
+ protected:
+  // Keeps the end of a Flush, and returns it.
+  absl::Status EndFlush(const absl::Status& flushed);
 
  private:
   const std::unique_ptr<AsyncAverage> average_;
+  // The error of the last Flush, which may have left some weights averaged and others not. OK again once a Flush
+  // succeeds, or a state is loaded.
+  absl::Status failed_;
 };
 
 // A BackgroundExchange after a warm-up, whose steps exchange gradients.
@@ -53,7 +62,7 @@ class WarmedUpExchange final : public BackgroundExchange {
   void ZeroGradients() override { gradients_->ZeroGradients(); }
   absl::Status Flush() override;
   absl::Status Restart() override;
-  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return gradients_->BucketsToSave(); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   absl::Span<ExchangeBucket> BucketsToLoad() override;
 
  private:

@@ -105,6 +105,30 @@ TEST(AsyncFlush, HearsOfAnErrorOfTheTraining) {
   });
 }
 
+// Some weights may be those of the average, and others this rank's own.
+TEST(AsyncFlush, NoStateIsSavedAfterOneThatFailed) {
+  for (const std::string options : {"", ",warmup_steps=1"}) {
+    Training training = StandingStill(2, kAsync + options);
+    training.world.region_bytes = std::int64_t{64} << 20;
+    RunReplicas(training, [&](Communicator& world, Replica& replica) {
+      Synchronizer& synchronizer = replica.synchronizer();
+      for (int step = 0; step < 2; ++step) ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
+      const std::string good = synchronizer.SaveState();
+      EXPECT_NE(good, "");
+      for (const bool loads : {false, true}) {
+        {
+          std::vector<Buffer> taken;
+          if (world.rank() == 1) taken = TakeFreeMemory(world);
+          EXPECT_EQ(synchronizer.Flush().code(), absl::StatusCode::kResourceExhausted);
+        }
+        EXPECT_EQ(synchronizer.SaveState(), "");
+        EXPECT_EQ(loads ? synchronizer.LoadState({good}) : synchronizer.Flush(), absl::OkStatus());
+        EXPECT_NE(synchronizer.SaveState(), "");
+      }
+    });
+  }
+}
+
 TEST(AsyncStop, MeansNothingToOtherStrategies) {
   const Training training = StandingStill(2, "gradient_allreduce");
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
