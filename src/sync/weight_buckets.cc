@@ -108,7 +108,11 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const Caller& ca
   std::int64_t longest = 0;
   for (const BucketLayout& bucket : layout_.buckets) longest = std::max(longest, bucket.count * SizeOf(bucket.dtype));
   absl::StatusOr<Buffer> sums = communicator.Allocate(longest, memory_.kind());
-  if (absl::Status on_all = AgreeOnMemory(communicator, caller, sums.status()); !on_all.ok()) return on_all;
+  // A rank that comes early waits here for the others.
+  const std::int64_t early_ns = MonotonicNanos();
+  absl::Status on_all = AgreeOnMemory(communicator, caller, sums.status());
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - early_ns);
+  if (!on_all.ok()) return on_all;
   CallOptions driven = call;
   driven.caller_drives = true;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {

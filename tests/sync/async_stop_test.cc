@@ -153,6 +153,19 @@ TEST(AsyncAverage, CorrectsNothingWhereThereIsNothingToCorrect) {
   }
 }
 
+TEST(AsyncStatistics, CountTheWaitForALateRank) {
+  for (const std::string strategy : {"async:sync_interval_ms=50000", "decentralized"}) {
+    RunReplicas(StandingStill(2, strategy), [&](Communicator& world, Replica& replica) {
+      (void)replica.synchronizer().TakeStatistics();
+      replica.synchronizer().Stop();
+      if (world.rank() == 1) absl::SleepFor(absl::Milliseconds(300));
+      ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
+      const absl::Duration waited = replica.synchronizer().TakeStatistics().exposed;
+      EXPECT_TRUE(world.rank() == 1 || waited >= absl::Milliseconds(200)) << strategy << ": " << waited;
+    });
+  }
+}
+
 TEST(AsyncStatistics, CountWhatAFlushMoves) {
   constexpr int kRanks = 2;
   for (const std::string strategy : {"async:sync_interval_ms=50000", "decentralized"}) {
