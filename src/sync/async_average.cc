@@ -21,6 +21,9 @@ constexpr std::int32_t kGo = 3;
 constexpr std::int32_t kNoRank = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kSomeRank = kNoRank - 1;
 
+// How often a background thread asks between two rounds whether its peers live.
+constexpr absl::Duration kStatusPeriod = absl::Seconds(1);
+
 // Adds the traffic of a round to `to`, but not the background thread's wait, which delays no training.
 void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
   to.wire_bytes += from.wire_bytes;
@@ -167,8 +170,11 @@ absl::Status AsyncAverage::status() {
 AsyncAverage::Answer AsyncAverage::NextAnswer() {
   MutexLock lock(mutex_);
   const auto has_snapshot = [this]() TUTTI_REQUIRES(mutex_) { return !paused_ && snapshot_ == Snapshot::kTaken; };
-  changed_.WaitUntil(mutex_, NanosIn(interval_),
-                     [&]() TUTTI_REQUIRES(mutex_) { return stopping_ || meets_ || has_snapshot(); });
+  const std::int64_t end_ns = NanosIn(interval_);
+  const auto is_ready = [&]() TUTTI_REQUIRES(mutex_) { return stopping_ || meets_ || has_snapshot(); };
+  while (!changed_.WaitUntil(mutex_, std::min(end_ns, NanosIn(kStatusPeriod)), is_ready) && MonotonicNanos() < end_ns &&
+         communicator_->status().ok()) {
+  }
   if (stopping_) return {kStop, kSomeRank};
   if (meets_) return {kMeet, kNoRank};
   promised_ = has_snapshot();

@@ -84,8 +84,8 @@ class AsyncAverage {
   };
 
   absl::StatusOr<Answer> Agree(Answer answer, const CallOptions& call);
-  // Waits for the snapshot of this rank, an interval at most, and returns what this rank wants. After kGo a snapshot
-  // exists until the round has ended.
+  // Waits for the snapshot of this rank, an interval at most or until the communicator fails, and returns what this
+  // rank wants. After kGo a snapshot exists until the round has ended.
   Answer NextAnswer();
   // Whether others have waited for this rank in Meet for longer than the timeout, and no step has been made meanwhile.
   bool IsLate() const TUTTI_REQUIRES(mutex_);

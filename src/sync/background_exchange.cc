@@ -34,8 +34,8 @@ absl::Status BackgroundExchange::Flush() {
   absl::Status met = average_->FinishRound(context_.statistics);
   if (met.ok()) met = average_->Meet(context_.statistics);
   if (!met.ok()) return EndFlush(met);
-  return EndFlush(average_->weights().Average(context_.communicator, context_.caller, Call(Purpose::kFlush),
-                                              context_.statistics));
+  return EndFlush(
+      average_->weights().Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics));
 }
 
 absl::Status BackgroundExchange::EndFlush(const absl::Status& flushed) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/harness/process_world.h"
 #include "tests/harness/training.h"
 
@@ -59,6 +60,23 @@ TEST(AsyncRanksTest, ARankThatIsKilledIsNamed) {
   AsyncRanks ranks(nullptr);
   ranks.world().Signal(kVictim, SIGKILL);
   ranks.ExpectThatAllLearnWhoDied();
+}
+
+TEST(AsyncRanksTest, ARankThatIsKilledBetweenRoundsIsNamedBeforeTheNext) {
+  ProcessWorld world(2, {.timeout = absl::Minutes(5)}, [](Communicator& comm, const ProcessWorld::Report& report) {
+    const Training training = RandomTraining("async:sync_interval_ms=50000", 2, 1);
+    const std::unique_ptr<Replica> replica = Replica::Make(comm, training.model, training.strategy, training.initial);
+    if (replica == nullptr) return report("no replica");
+    report("running");
+    absl::Status status;
+    while (status.ok()) status = replica->Step(training.gradients[0][comm.rank()], 0);
+    report(status.ToString());
+  });
+  for (const Rank rank : {0, 1}) EXPECT_EQ(world.NextLine(rank), "running") << "rank " << rank;
+  const absl::Time begin = absl::Now();
+  world.Signal(kVictim, SIGKILL);
+  EXPECT_THAT(world.NextLine(0), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr(absl::StrCat("rank ", kVictim))));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
 TEST(AsyncRanksTest, ARankThatExitsInTheMiddleIsNamed) {
