@@ -21,8 +21,11 @@ BackgroundExchange::BackgroundExchange(SyncContext& context, Communicator& round
 absl::Status BackgroundExchange::SetLossScale(double scale) { return CheckLossScale(scale); }
 
 absl::Status BackgroundExchange::BeforeStep() {
-  // After an error of the communicator gradients may not have been exchanged: they are this rank's alone.
-  return steps_together() ? context_.communicator.status() : absl::OkStatus();
+  absl::Status status = context_.communicator.status();
+  // In the warm-up gradients may not have been exchanged after an error of the communicator: they are this rank's
+  // alone. After the warm-up a rank may leave while the others train on, but not where somebody has told them of a
+  // failure: by Abort.
+  return steps_together() || absl::IsAborted(status) ? status : absl::OkStatus();
 }
 
 absl::Status BackgroundExchange::AfterStep() {

@@ -4,6 +4,7 @@ import datetime
 import os
 import signal
 import threading
+import time
 import unittest.mock
 
 import pytest
@@ -70,6 +71,32 @@ def ends_without_its_state(rank, without, path):
 @pytest.mark.parametrize("without", [(0, 1), (1,)])
 def test_a_state_that_cannot_be_read_at_the_end_of_a_fit_is_a_warning(without, tmp_path):
     run_trainers(2, ends_without_its_state, without, str(tmp_path / "last.ckpt"))
+
+
+class StepsAlone(Model):
+    """A model whose steps wait for no other rank: with async it hears of others by the strategy alone."""
+
+    failing = 1
+
+    def training_step(self, batch, batch_idx):
+        time.sleep(0.01)
+        if batch_idx == 20 and self.global_rank == self.failing:
+            raise ArithmeticError("a wrong sample")
+        return self.loss(batch)
+
+
+def hears_in_the_middle_of_an_epoch(rank, failing):
+    model = StepsAlone()
+    model.failing = failing
+    begin = time.monotonic()
+    with pytest.raises(ArithmeticError if rank == failing else dist.DistBackendError, match="a wrong sample"):
+        trainer("async:sync_interval_ms=1", max_epochs=1).fit(model, loader(2 * 6000, batch_size=1))  # for a minute
+    return time.monotonic() - begin
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_exception_on_one_rank_of_async_ends_the_epoch_of_the_others(failing):
+    assert max(run_trainers(2, hears_in_the_middle_of_an_epoch, failing, limit=50)) < 20
 
 
 def goes_on_after_an_exception_of_all(rank, strategy):

@@ -1,17 +1,25 @@
 // Modules trained with async, whose ranks have a pace and an end of their own: no step waits for another rank.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <latch>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
 #include "tests/torch/normalized.h"
 #include "tests/torch/small_net.h"
 #include "tutti/torch/data_parallel.h"
 
 namespace tutti::nn {
 namespace {
+
+using ::testing::HasSubstr;
 
 const DataParallelOptions kAsync = {.strategy = "async:sync_interval_ms=1"};
 
@@ -42,6 +50,28 @@ TEST(Async, ARankThatEndsEarlyLeavesTheOthersToTrainOn) {
     if (world.rank() == 0) left.count_down();
   });
   EXPECT_EQ(nets[1]->norm->num_batches_tracked.item<int>(), 60);
+}
+
+TEST(Async, ARankThatTellsOfItsFailureEndsTheStepsOfTheOthers) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  std::latch warm(2);
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    // The next round is far away: nothing but the steps themselves can tell.
+    DataParallel replicas(world, net, {.strategy = "async:sync_interval_ms=20000,warmup_steps=2"});
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 4);
+    warm.arrive_and_wait();
+    if (world.rank() == 1) world.Abort(absl::AbortedError("rank 1 failed: a wrong sample"));
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    std::string error;
+    while (error.empty() && absl::Now() < deadline) {
+      error = ErrorOf([&] { Train(net, replicas, optimizer, data, world, 1); });
+    }
+    EXPECT_THAT(error, HasSubstr("rank 1 failed: a wrong sample"));
+    replicas.Stop();
+  });
 }
 
 TEST(Async, FlushMakesBuffersEqualAfterAnyNumberOfSteps) {
