@@ -1,5 +1,7 @@
 """Lightning as users train with it, by the strategies of Tutti: every test fails where a strategy breaks the promise."""
 
+import contextlib
+import datetime
 import os
 import signal
 import time
@@ -11,7 +13,7 @@ import torch.distributed as dist
 
 import tutti.lightning
 import tutti.torch
-from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
+from lightning_model import EVERY, GRADIENTS, WEIGHTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
 
 NOT_QADAM = [strategy for strategy in EVERY if strategy != "qadam"]
 ASYNC = "async:sync_interval_ms=1,warmup_steps=1000"  # the ranks step together: weights can be compared
@@ -126,6 +128,36 @@ def optimizes_by_hand(rank, strategy):
 
 
 @pytest.mark.parametrize("strategy", NOT_QADAM)
+class Adversaries(TwoOptimizers):
+    """One backward comes after the step of the other optimizer, as in a GAN."""
+
+    together = False
+
+    def training_step(self, batch, batch_idx):
+        first, last = self.optimizers()
+        with self.trainer.model.one_step() if self.together else contextlib.nullcontext():
+            loss = self.loss(batch)
+            first.zero_grad()
+            self.manual_backward(self.loss(batch))
+            first.step()
+            last.zero_grad()
+            self.manual_backward(loss)
+            last.step()
+
+
+def trains_adversaries(rank, strategy):
+    model = Adversaries()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        trainer(strategy).fit(model, loader())
+    model.together = True
+    trainer(strategy).fit(model, loader())
+
+
+@pytest.mark.parametrize("strategy", WEIGHTS)
+def test_a_backward_after_the_step_of_another_optimizer(strategy):
+    run_trainers(2, trains_adversaries, strategy)
+
+
 def test_manual_optimization_of_several_optimizers(strategy):
     ours, loss = run_trainers(2, optimizes_by_hand, strategy)[0]
     assert loss < 0.1

@@ -1,4 +1,4 @@
-"""tutti.torch.DistributedDataParallel and optimizers that are given a closure."""
+"""tutti.torch.DistributedDataParallel: steps with a backward inside, or between a forward and its backward."""
 
 import pytest
 import torch
@@ -147,3 +147,30 @@ def backward(model, rank, optimizer, step=0):
 
 def test_an_optimizer_that_calls_its_closure_twice():
     run_ranks(2, calls_a_closure_twice)
+
+
+def goes_back_after_a_step(rank, strategy):
+    module = net()
+    first, last = (torch.optim.SGD(module[i].parameters(), 0.1) for i in (0, 2))
+    model = tutti.torch.DistributedDataParallel(module, [first, last], strategy)
+
+    def trains_one_after_the_other():
+        model.zero_grad()
+        early = loss_of(model, rank, 1)
+        loss_of(model, rank, 2).backward()
+        first.step()  # changes no weight that the backward below needs, but the exchange changes all
+        early.backward()
+        last.step()
+
+    for change in (trains_one_after_the_other, model.flush, model.broadcast):
+        early = loss_of(model, rank)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            change()
+            early.backward()
+    with model.one_step():
+        trains_one_after_the_other()
+
+
+@pytest.mark.parametrize("strategy", [*WEIGHTS, "async:sync_interval_ms=1"])
+def test_a_backward_through_weights_of_before_an_exchange_is_an_error(strategy):
+    run_ranks(2, goes_back_after_a_step, strategy)

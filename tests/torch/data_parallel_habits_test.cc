@@ -199,6 +199,62 @@ TEST(DataParallel, TwoOptimizersUseGradientsThatTheUserReplaces) {
 }
 
 // One model and one optimizer are trained with one strategy after the other.
+// Calls `change` between a forward and its backward(); returns the error of this backward().
+std::string ErrorOfLateBackward(Sequential& net, const Data& data, Communicator& world,
+                                const std::function<void()>& change) {
+  const torch::Tensor early = data.Loss(net, world.rank(), world.size());
+  data.Loss(net, world.rank(), world.size()).backward();
+  change();
+  std::string error = ErrorOf([&] { early.backward(); });
+  net->zero_grad();
+  return error;
+}
+
+class EveryExchangeOfWeights : public ::testing::TestWithParam<const char*> {};
+
+// The gradient would be that of no weights at all: of the activations of the old weights, and of the new weights.
+TEST_P(EveryExchangeOfWeights, ABackwardThroughWeightsOfBeforeAnExchangeIsAnError) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, {.strategy = GetParam()});
+    torch::optim::SGD of_first_layer(net[0]->as<Linear>()->parameters(), 0.1);
+    const auto modified = HasSubstr("modified by an inplace operation");
+    EXPECT_THAT(ErrorOfLateBackward(net, data, world, [&] { replicas.Step(of_first_layer); }), modified);
+    EXPECT_THAT(ErrorOfLateBackward(net, data, world, [&] { replicas.Flush(); }), modified);
+    EXPECT_THAT(ErrorOfLateBackward(net, data, world, [&] { replicas.LoadState({replicas.SaveState()}); }), modified);
+    EXPECT_THAT(ErrorOfLateBackward(net, data, world, [&] { replicas.Broadcast(); }), modified);
+    torch::Tensor before;
+    replicas.Step([&] { before = data.Loss(net, world.rank(), world.size()); });
+    EXPECT_THAT(ErrorOf([&] { before.backward(); }), modified);
+    net->zero_grad();
+    replicas.Step([&] {  // one step of the strategy, with a forward of its own
+      before = data.Loss(net, world.rank(), world.size());
+      data.Loss(net, world.rank(), world.size()).backward();
+      of_first_layer.step();
+      before.backward();
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, EveryExchangeOfWeights,
+                         ::testing::Values("decentralized", "low_precision_decentralized", "async:sync_interval_ms=1"));
+
+TEST(Strategies, ThatExchangeGradientsWriteWeightsInABroadcastOnly) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD of_first_layer(net[0]->as<Linear>()->parameters(), 0.1);
+    EXPECT_EQ(ErrorOfLateBackward(net, data, world, [&] { replicas.Step(of_first_layer); }), "");
+    EXPECT_EQ(ErrorOfLateBackward(net, data, world, [&] { replicas.Flush(); }), "");
+    EXPECT_THAT(ErrorOfLateBackward(net, data, world, [&] { replicas.Broadcast(); }),
+                HasSubstr("modified by an inplace operation"));
+  });
+}
+
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);

@@ -88,9 +88,10 @@ class DataParallel {
   // equal. For a strategy that exchanges only gradients (and a module without buffers) a plain optimizer.step() is
   // enough, and that of tutti::nn::QAdam does the same as Step. With any other strategy, weights that change outside of
   // Step are an error of the next backward() or Step, unless they are put back before, as after an evaluation with
-  // other weights. Collective, except for `async` after its warm-up: there Step makes no collective call and leaves the
-  // buffers alone. Throws, before anything has changed, when the gradients are this rank's alone: accumulated under
-  // NoSync, or not made by backward().
+  // other weights; and since Step may change all weights, a backward() through a forward of before Step is torch's
+  // error that a variable was modified by an inplace operation. Collective, except for `async` after its warm-up: there
+  // Step makes no collective call and leaves the buffers alone. Throws, before anything has changed, when the gradients
+  // are this rank's alone: accumulated under NoSync, or not made by backward().
   void Step(torch::optim::Optimizer& optimizer) {
     Update([&] { optimizer.step(); }, /*uses_gradients=*/true, reinterpret_cast<std::uintptr_t>(&optimizer));
   }

@@ -164,9 +164,7 @@ inline void QAdamUpdate::Step() {
   place.ThrowIfError(Refresh());
   FollowStream(replicas_.synchronizer(), replicas_.device());
   place.ThrowIfError(optimizer_->Step(TakeGradients()));
-  // Counts a write of every parameter, as torch does for each change in place: backward() through older values is an
-  // error.
-  for (const Trained& one : trained()) one.parameter.unsafeGetTensorImpl()->bump_version();
+  for (const Trained& one : trained()) CountWrite(one.parameter);
 }
 
 }  // namespace tutti::nn

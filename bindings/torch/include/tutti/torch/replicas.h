@@ -72,6 +72,10 @@ struct ReplicatedModel {
 //
 // Errors are exceptions (errors.h). Not thread-safe; every backward() runs on the thread that makes these calls.
 class Replicas {
+// With a strategy that exchanges weights, BeginUpdate, EndUpdate, Flush and LoadState count as writes of all weights:
+// a backward() through a forward of before is torch's error that a variable was modified by an inplace operation.
+// Broadcast counts as a write of all that it overwrites, with every strategy.
+//
  public:
   // Collective; overwrites the model by that of rank 0, as Broadcast does. `communicator` must outlive the Replicas.
   Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options);
@@ -190,6 +194,7 @@ inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, con
   const bool autotune = options.autotune.has_value() ? *options.autotune : ValueOrThrow(AutotunesByDefault());
   synchronizer_ =
       ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
+  absl::Duration waited_;        // in calls that are not the synchronizer's, since TakeStatistics
                                         {.strategy = options.strategy,
                                          .bucket_bytes = options.bucket_bytes,
                                          .first_bucket_bytes = options.first_bucket_bytes,
@@ -282,6 +287,7 @@ inline void Replicas::BroadcastOptimizerState(std::string& state) {
   state.resize(static_cast<std::size_t>(size));
   place_->ThrowIfError(synchronizer_->BroadcastState({{.data = state.data(), .bytes = size, .name = "optimizer"}}));
 }
+  for (const NamedTensor& written : Replicated()) CountWrite(written.tensor);
 
 inline void Replicas::BeginForward() {
   FollowStream(*synchronizer_, device_);
@@ -327,6 +333,13 @@ inline std::int64_t Replicas::UsedBackwards() const {
 }
 
 inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer) {
+// Tells torch that weights which are exchanged were perhaps written, as it counts each change in place: backward()
+// through older values is an error, whether or not this step has exchanged weights.
+inline void Replicas::CountWrites() const {
+  if (!weights_.has_value()) return;
+  for (const torch::Tensor& parameter : trained_) CountWrite(parameter);
+}
+
   if (updating_) CancelUpdate();
   if (!update_failed_) place_->ThrowIfError(gradients_->CheckNotAbandoned());
   optimizer_ = optimizer;
@@ -345,6 +358,7 @@ inline void Replicas::CancelUpdate() {
 }
 
 inline void Replicas::EndUpdate() {
+  CountWrites();
   updating_ = update_failed_ = false;
   if (weights_.has_value()) weights_->Remember();
   place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
@@ -360,6 +374,7 @@ inline void Replicas::Flush() {
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->Flush());
   SynchronizeBuffers();
+  CountWrites();
   BeginForward();
 }
 
@@ -368,6 +383,7 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
   FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
   BeginForward();
+  CountWrites();
 }
 
 inline void Replicas::SynchronizeBuffers() {
@@ -376,6 +392,7 @@ inline void Replicas::SynchronizeBuffers() {
   absl::Status status;
   if (!changed.empty()) status = synchronizer_->Agree(buffers_in_words_, buffers_fit_);
   if (status.ok()) {
+  CountWrites();
     const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
     status = nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_);
   }

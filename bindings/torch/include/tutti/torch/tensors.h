@@ -144,6 +144,12 @@ class TensorMemory {
   std::vector<StateMemory> memory_;
 };
 
+// Tells torch that `tensor` was written through its address, as torch counts each change in place: backward() through
+// older values is an error then. A tensor of inference mode is never part of a backward().
+inline void CountWrite(const torch::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 }  // namespace tutti::nn
 
 #endif  // TUTTI_TORCH_TENSORS_H_
