@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
 #include "tests/torch/normalized.h"
@@ -44,6 +46,26 @@ TEST(BatchNorm, StatisticsAreRank0sOrTheAverageOrLeftAlone) {
   const std::vector<torch::Tensor> averaged = RunningMeans(Buffers::kAverage, data);
   EXPECT_TRUE(averaged[0].allclose((left[0] + left[1]) / 2));
   EXPECT_TRUE(averaged[1].equal(averaged[0]));
+}
+
+TEST(BatchNorm, TheWaitForALateRankCountsAsExposed) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net);
+    net.forward(data.inputs).square().mean().backward();
+    (void)replicas.TakeStatistics();
+    replicas.Step([&] {
+      if (world.rank() == 0) absl::SleepFor(absl::Milliseconds(200));
+    });
+    const SyncStatistics statistics = replicas.TakeStatistics();
+    if (world.rank() == 1) {
+      EXPECT_GE(statistics.exposed, absl::Milliseconds(150));
+    }
+    EXPECT_GE(statistics.communication, statistics.exposed);
+    EXPECT_EQ(replicas.TakeStatistics().exposed, absl::ZeroDuration());
+  });
 }
 
 TEST(Buffers, AreTreatedAlikeByAllRanksOrTheErrorNamesOne) {

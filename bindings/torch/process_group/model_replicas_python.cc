@@ -108,7 +108,7 @@ void SetBuffers(const ModelReplicas& model, const ModelReplicas::NamedTensors& b
 }
 
 py::dict TakeStatistics(const ModelReplicas& model) {
-  const SyncStatistics statistics = model.replicas()->synchronizer().TakeStatistics();
+  const SyncStatistics statistics = model.replicas()->TakeStatistics();
   py::dict result;
   result["steps"] = statistics.steps;
   result["wire_bytes"] = statistics.wire_bytes;

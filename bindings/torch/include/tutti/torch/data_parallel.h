@@ -153,8 +153,8 @@ class DataParallel {
   const std::string& strategy() const { return replicas_.synchronizer().strategy(); }
   // What autotuning (DataParallelOptions::autotune) has tried and chosen.
   const TuningReport& tuning() const { return replicas_.synchronizer().tuning(); }
-  // The traffic since the last call.
-  SyncStatistics TakeStatistics() { return replicas_.synchronizer().TakeStatistics(); }
+  // The traffic since the last call, and the time that it took, with that of buffers.
+  SyncStatistics TakeStatistics() { return replicas_.TakeStatistics(); }
 
  private:
   friend class QAdam;

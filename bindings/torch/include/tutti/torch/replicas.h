@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "tutti/agreement.h"
 #include "tutti/communicator.h"
 #include "tutti/schedule.h"
@@ -70,12 +72,12 @@ struct ReplicatedModel {
 //   … the optimizer changes the weights …
 //   replicas.EndUpdate();            // weights may be changed once more; the next exchange of weights begins
 //
-// Errors are exceptions (errors.h). Not thread-safe; every backward() runs on the thread that makes these calls.
-class Replicas {
 // With a strategy that exchanges weights, BeginUpdate, EndUpdate, Flush and LoadState count as writes of all weights:
 // a backward() through a forward of before is torch's error that a variable was modified by an inplace operation.
 // Broadcast counts as a write of all that it overwrites, with every strategy.
 //
+// Errors are exceptions (errors.h). Not thread-safe; every backward() runs on the thread that makes these calls.
+class Replicas {
  public:
   // Collective; overwrites the model by that of rank 0, as Broadcast does. `communicator` must outlive the Replicas.
   Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options);
@@ -146,6 +148,10 @@ class Replicas {
   // that a forward changes are equal from EndUpdate or Flush to the next forward. Collective.
   void CheckReplicas();
 
+  // What the synchronizer has exchanged since the last call; times include those of calls that Replicas makes itself,
+  // for buffers among others.
+  SyncStatistics TakeStatistics();
+
   // Where the parameters are that are trained.
   torch::Device device() const { return device_; }
   Synchronizer& synchronizer() { return *synchronizer_; }
@@ -161,7 +167,10 @@ class Replicas {
   absl::Status CheckWeights() const;
   absl::Status CheckPlaces() const;
   absl::Status ErrorOfWriting(int parameter) const;
+  void CountWrites() const;
   std::int64_t UsedBackwards() const;
+  template <typename Call>
+  auto Timed(const Call& call);
 
   Communicator& communicator_;
   const Buffers buffer_mode_;
@@ -185,6 +194,7 @@ class Replicas {
   bool updating_ = false;                                     // the weights change inside an update now
   bool update_failed_ = false;   // an exception, perhaps of a backward() inside it, has ended the last update
   bool steps_together_ = false;  // all ranks make the update under way together
+  absl::Duration waited_;        // in calls that are not the synchronizer's, since TakeStatistics
 };
 
 inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options)
@@ -194,7 +204,6 @@ inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, con
   const bool autotune = options.autotune.has_value() ? *options.autotune : ValueOrThrow(AutotunesByDefault());
   synchronizer_ =
       ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
-  absl::Duration waited_;        // in calls that are not the synchronizer's, since TakeStatistics
                                         {.strategy = options.strategy,
                                          .bucket_bytes = options.bucket_bytes,
                                          .first_bucket_bytes = options.first_bucket_bytes,
@@ -278,6 +287,7 @@ inline void Replicas::Broadcast() {
   TensorMemory state(Replicated());
   place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
+  for (const NamedTensor& written : Replicated()) CountWrite(written.tensor);
   BeginForward();
 }
 
@@ -287,7 +297,6 @@ inline void Replicas::BroadcastOptimizerState(std::string& state) {
   state.resize(static_cast<std::size_t>(size));
   place_->ThrowIfError(synchronizer_->BroadcastState({{.data = state.data(), .bytes = size, .name = "optimizer"}}));
 }
-  for (const NamedTensor& written : Replicated()) CountWrite(written.tensor);
 
 inline void Replicas::BeginForward() {
   FollowStream(*synchronizer_, device_);
@@ -324,6 +333,13 @@ inline absl::Status Replicas::ErrorOfWriting(int parameter) const {
                                                  ": weights were changed outside of ", model_.advice_when_written));
 }
 
+// Tells torch that weights which are exchanged were perhaps written, as it counts each change in place: backward()
+// through older values is an error, whether or not this step has exchanged weights.
+inline void Replicas::CountWrites() const {
+  if (!weights_.has_value()) return;
+  for (const torch::Tensor& parameter : trained_) CountWrite(parameter);
+}
+
 inline std::int64_t Replicas::UsedBackwards() const {
   std::int64_t used = 0;
   for (const std::uintptr_t optimizer : {std::uintptr_t{0}, optimizer_}) {
@@ -333,13 +349,6 @@ inline std::int64_t Replicas::UsedBackwards() const {
 }
 
 inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer) {
-// Tells torch that weights which are exchanged were perhaps written, as it counts each change in place: backward()
-// through older values is an error, whether or not this step has exchanged weights.
-inline void Replicas::CountWrites() const {
-  if (!weights_.has_value()) return;
-  for (const torch::Tensor& parameter : trained_) CountWrite(parameter);
-}
-
   if (updating_) CancelUpdate();
   if (!update_failed_) place_->ThrowIfError(gradients_->CheckNotAbandoned());
   optimizer_ = optimizer;
@@ -349,6 +358,7 @@ inline void Replicas::CountWrites() const {
   steps_together_ = synchronizer_->steps_together();
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->BeforeStep());
+  CountWrites();
   updating_ = update_failed_ = true;
 }
 
@@ -358,13 +368,13 @@ inline void Replicas::CancelUpdate() {
 }
 
 inline void Replicas::EndUpdate() {
-  CountWrites();
   updating_ = update_failed_ = false;
   if (weights_.has_value()) weights_->Remember();
   place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
   used_by_[optimizer_] = gradients_->exchanged_backwards();
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->AfterStep());
+  CountWrites();
   if (steps_together_) SynchronizeBuffers();
   BeginForward();
 }
@@ -373,8 +383,8 @@ inline void Replicas::Flush() {
   place_->ThrowIfError(CheckPlaces());
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->Flush());
-  SynchronizeBuffers();
   CountWrites();
+  SynchronizeBuffers();
   BeginForward();
 }
 
@@ -382,19 +392,29 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
   place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
   FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
-  BeginForward();
   CountWrites();
+  BeginForward();
+}
+
+// Returns call(), whose time counts as a wait for other ranks.
+template <typename Call>
+auto Replicas::Timed(const Call& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = call();
+  waited_ += absl::FromChrono(std::chrono::steady_clock::now() - begin);
+  return result;
 }
 
 inline void Replicas::SynchronizeBuffers() {
   equal_after_ = gradients_->exchanged_backwards();
   const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
-  absl::Status status;
-  if (!changed.empty()) status = synchronizer_->Agree(buffers_in_words_, buffers_fit_);
+  absl::Status status = Timed([&] {
+    if (changed.empty()) return absl::OkStatus();
+    return synchronizer_->Agree(buffers_in_words_, buffers_fit_);
+  });
   if (status.ok()) {
-  CountWrites();
     const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
-    status = nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_);
+    status = Timed([&] { return nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_); });
   }
   // Where the other ranks have changed no buffer, they make another call than this rank.
   if (!changed.empty() && !status.ok()) {
@@ -413,8 +433,17 @@ inline void Replicas::AgreeOnMistake(const std::string& mistake) {
 inline bool Replicas::OnAnyRank(bool mine) {
   std::int32_t flag = mine ? 1 : 0;
   const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
-  place_->ThrowIfError(communicator_.AllReduce(&flag, &flag, 1, DType::kI32, ReduceOp::kMax, call).Wait());
+  place_->ThrowIfError(
+      Timed([&] { return communicator_.AllReduce(&flag, &flag, 1, DType::kI32, ReduceOp::kMax, call).Wait(); }));
   return flag != 0;
+}
+
+inline SyncStatistics Replicas::TakeStatistics() {
+  SyncStatistics statistics = synchronizer_->TakeStatistics();
+  const absl::Duration waited = std::exchange(waited_, absl::ZeroDuration());
+  statistics.exposed += waited;
+  statistics.communication += waited;
+  return statistics;
 }
 
 inline void Replicas::CheckReplicas() {
