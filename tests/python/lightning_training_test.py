@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import os
 import signal
+import tempfile
 import time
 import warnings
 
@@ -127,7 +128,6 @@ def optimizes_by_hand(rank, strategy):
     return weights_of(model).tolist(), fitted.validate(model, loader(16), verbose=False)[0]["validation"]
 
 
-@pytest.mark.parametrize("strategy", NOT_QADAM)
 class Adversaries(TwoOptimizers):
     """One backward comes after the step of the other optimizer, as in a GAN."""
 
@@ -158,6 +158,7 @@ def test_a_backward_after_the_step_of_another_optimizer(strategy):
     run_trainers(2, trains_adversaries, strategy)
 
 
+@pytest.mark.parametrize("strategy", NOT_QADAM)
 def test_manual_optimization_of_several_optimizers(strategy):
     ours, loss = run_trainers(2, optimizes_by_hand, strategy)[0]
     assert loss < 0.1
@@ -434,6 +435,40 @@ def test_unequal_numbers_of_batches():
     assert others == [] and len(said) == 1
     assert said[0].startswith("rank 1 has 7 training batches and rank 0 has 8.") and "limit_train_batches=7" in said[0]
     assert run_trainers(2, has_fewer_batches, [6, 6]) == [[], []]
+
+
+class IsSlowOnRank1(Model):
+
+    def training_step(self, batch, batch_idx):
+        if self.global_rank == 1:
+            time.sleep(0.05)
+        return self.loss(batch)
+
+
+def steps_beside_a_slow_rank(rank, callback):
+    """The seconds of 20 batches, and what was said of callbacks that wait."""
+    model, begins = IsSlowOnRank1(), []
+    model.on_train_batch_start = lambda batch, batch_idx: begins.append(time.monotonic())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = trainer("async:sync_interval_ms=1", max_epochs=1, callbacks=[callback],
+                         enable_checkpointing=isinstance(callback, pl.callbacks.ModelCheckpoint))
+        fitted.fit(model, loader(2 * 21, batch_size=1))
+    said = [str(one.message) for one in caught if "lets all ranks wait" in str(one.message)]
+    return begins[20] - begins[0], said
+
+
+HOUR = datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize("waits, callback", [
+    ("Timer, which max_time makes,", pl.callbacks.Timer(HOUR)), ("", pl.callbacks.Timer(HOUR, interval="epoch")),
+    ("ModelCheckpoint", pl.callbacks.ModelCheckpoint(tempfile.gettempdir(), train_time_interval=HOUR)),
+])
+def test_callbacks_that_let_the_ranks_of_async_wait(waits, callback):
+    (quick, said), (slow, others) = run_trainers(2, steps_beside_a_slow_rank, callback)
+    assert slow > 20 * 0.05 and (quick > 0.7 * slow) == bool(waits), "a rank waits where the warning says so"
+    assert others == [] and len(said) == bool(waits) and all(one.startswith(waits) for one in said)
 
 
 def reduces(rank):

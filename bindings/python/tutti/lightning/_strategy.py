@@ -278,9 +278,13 @@ class TuttiStrategy(Remade):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        if self._keeps_step and self.world_size > 1:
-            batches = self.lightning_module.trainer.num_training_batches
-            _batches.warn_of_unequal(batches, self.root_device)
+        if self.world_size == 1:
+            return
+        trainer = self.lightning_module.trainer
+        if self._keeps_step:
+            _batches.warn_of_unequal(trainer.num_training_batches, self.root_device)
+        else:
+            _batches.warn_of_waits(trainer, self.classes.PACKAGE)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
