@@ -180,8 +180,8 @@ class Transport {
   // for a peer that aborted or died, which Check reports, and for this rank itself. Takes in what has arrived, as Drain
   // does and in as much time, but calls no completion. Cheap enough to be called every few milliseconds.
   virtual bool HasLeft(Rank peer) = 0;
-  // Whether a Recv has met a message of `peer` that is still on its way. Says so of messages that can come later than a
-  // note (Tell) which their sender has told after them; a transport without such messages inherits this one.
+  // Whether a Recv has met a message of `peer` that is still on its way. Says so of messages that can come later than
+  // what their sender then tells (Tell, or mapped memory); a transport without such messages inherits this one.
   virtual bool IsReceivingFrom(Rank /*peer*/) const { return false; }
 
   // The next three functions are for a rank whose call is about to fail because of a peer whose memory is not mapped

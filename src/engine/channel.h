@@ -101,9 +101,10 @@ class Channel {
   // Unavailable when a mapped peer has closed its channel without making the call of `run`, a collective.
   absl::Status CheckNobodyLeftWithout(const Run& run) const;
   // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv on the host,
-  // whether it has left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other
-  // ranks have, and there were some. False where all of `run` is on a stream and the memory of `peer` is not mapped:
-  // nobody knows then whether `peer` has done its part, and only NCCL, or the deadline, can tell that it has not.
+  // whether it has left at all, and no message of it that a Recv has met is on its way: others may still be arriving.
+  // Of kAnySource: whether all other ranks have, and there were some. False where all of `run` is on a stream and the
+  // memory of `peer` is not mapped: nobody knows then whether `peer` has done its part, and only NCCL, or the deadline,
+  // can tell that it has not.
   bool HasLeftWithout(const Run& run, Rank peer) const;
   // Whether `peer` has made all calls in which it takes part in Run::stream_messages of `run`; true where that is not
   // known.
