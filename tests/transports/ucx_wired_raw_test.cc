@@ -33,16 +33,22 @@ std::uint64_t BytesSent(int fd) {
   return info.tcpi_bytes_sent;
 }
 
-// The other ends of the connections that the rank of address `blob` has accepted, that of the short wire first, over
-// which the greetings went; these ends are of this process, too.
-std::vector<int> ConnectionsTo(const std::string& blob) {
-  const std::string listened = ucx::DecodeAddress(blob)->wire;
+// The other ends of the connections that a socket with the address `listened` has accepted; these ends are of this
+// process, too.
+std::vector<int> ConnectedTo(const std::string& listened) {
   std::vector<int> found;
   for (const int fd : OpenDescriptors()) {
     std::string peer(listened.size(), '\0');
     auto bytes = static_cast<socklen_t>(peer.size());
     if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
   }
+  return found;
+}
+
+// The other ends of the wires that the rank of address `blob` has accepted, that of the short wire first, over which
+// the greetings went.
+std::vector<int> ConnectionsTo(const std::string& blob) {
+  std::vector<int> found = ConnectedTo(ucx::DecodeAddress(blob)->wire);
   std::sort(found.begin(), found.end(), [](int a, int b) { return BytesSent(a) > BytesSent(b); });
   return found;
 }
@@ -169,6 +175,43 @@ TEST(UcxWiredShort, AMessageOfWhichHalfHasComeMayHaveAnotherLength) {
   EXPECT_THAT(op.status.message(), testing::AllOf(HasSubstr("20000"), HasSubstr("20001")));
   half.WriteRest();
   EXPECT_EQ(op.calls, 1);
+}
+
+// Connects two ranks of one node as if each ran in a container of its own; returns their addresses.
+std::vector<std::string> ConnectContainers(absl::Span<const std::unique_ptr<Transport>> transports) {
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  AsBoth(transports, [&](Rank rank, Transport& me) {
+    std::vector<std::string> seen = addresses;
+    ucx::PeerAddress other = *ucx::DecodeAddress(seen[1 - rank]);
+    other.container = "another";
+    seen[1 - rank] = ucx::Encode(other);
+    EXPECT_EQ(me.Connect(rank, seen, absl::Now() + absl::Minutes(1)), absl::OkStatus());
+  });
+  return addresses;
+}
+
+// A rank that leaves says goodbye on its node first, and over the wires when its messages have been taken.
+TEST(UcxWiredContainers, APeerThatDiesBetweenItsGoodbyesHasLeft) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    transports.push_back(MakeUcxTransport({.interface = "lo", .node = "node"}, {.region_bytes = 4096}).value());
+  }
+  const std::vector<std::string> addresses = ConnectContainers(transports);
+  const std::string name = ucx::DecodeAddress(addresses[0])->socket;
+  const std::vector<int> links = ConnectedTo(std::string("\1\0\0", 3) + name);
+  const std::vector<int> wires = ConnectionsTo(addresses[0]);
+  ASSERT_EQ(links.size(), 1u);
+  ASSERT_EQ(wires.size(), 2u);
+  Transport& me = *transports[0];
+  const ucx::ControlFrame goodbye = ucx::Encode({.kind = ucx::Control::Kind::kGoodbye, .from = 1, .cause = {}});
+  ASSERT_EQ(send(links[0], goodbye.data(), goodbye.size(), 0), static_cast<ssize_t>(goodbye.size()));
+  EXPECT_FALSE(me.HasLeft(1)) << "its last messages may be on their way";
+  shutdown(links[0], SHUT_RDWR);
+  EXPECT_FALSE(me.HasLeft(1)) << "its last messages may be on their way";
+  for (const int wire : wires) shutdown(wire, SHUT_RDWR);
+  for (int ms = 0; !me.HasLeft(1) && ms < 10'000; ++ms) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(me.HasLeft(1));
+  EXPECT_TRUE(me.Check().empty()) << "it has said goodbye";
 }
 
 bool IsListenedTo(const std::string& blob) {

@@ -208,8 +208,9 @@ void UcxTransport::Handle(Rank from, const Control& control) {
 
 // A goodbye follows all messages that its sender has sent over UCX, or over the short wire, and says how many went over
 // the wire, some of which may still be on their way there; what has not come when the wire is closed never comes. When
-// a peer of this node could not take this rank's goodbye in time, the end of the peer's link stands for the goodbye:
-// the link ends after all that the peer has written to UCX's shared memory.
+// a peer of this node could not take this rank's goodbye in time, or died before, the end of the peer's link stands for
+// the goodbye: the link ends after all that the peer has written to UCX's shared memory, and what comes over wires has
+// come when they end.
 bool UcxTransport::HasLeft(Rank peer) {
   PeerNews& news = news_[static_cast<std::size_t>(peer)];
   if (news.left || worker_ == nullptr) return news.left;
@@ -219,8 +220,9 @@ bool UcxTransport::HasLeft(Rank peer) {
   MatchQueued();
   const Wire* const wire = wires_.To(peer);
   const bool wire_ended = wire == nullptr || wire->broken() || wire->messages_received() == news.wired;
-  const bool over_link = wire == nullptr && health_.said_goodbye(peer) && link_ended && drained;
-  news.left = wire_ended && (news.goodbye || over_link);
+  const bool wires_closed = wire == nullptr || (wire->broken() && wires_.ShortTo(peer)->ended());
+  const bool over_link = wires_closed && health_.said_goodbye(peer) && link_ended && drained;
+  news.left = (wire_ended && news.goodbye) || over_link;
   return news.left;
 }
 
