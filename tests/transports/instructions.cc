@@ -22,12 +22,12 @@ struct Star {
   explicit Star(int peers) {
     std::vector<WireSockets> connections;
     for (Rank peer = 0; peer < peers; ++peer) {
-      std::vector<UniqueFd> mine, others;
+      std::vector<UnsharedFd> mine, others;
       for (int i = 0; i < 2; ++i) {
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        mine.emplace_back(ends[0]);
-        others.emplace_back(ends[1]);
+        mine.emplace_back(UniqueFd(ends[0]));
+        others.emplace_back(UniqueFd(ends[1]));
       }
       connections.push_back({peer, std::move(mine)});
       leaves.emplace_back(peers, std::move(others), peers + 1);

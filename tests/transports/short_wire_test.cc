@@ -45,7 +45,7 @@ struct Recorder : ShortReceiver {
 
 // A short wire, and the other end of its connection, which has little room.
 struct Ends {
-  explicit Ends(std::array<UniqueFd, 2> ends = Join(/*buffer=*/4096))
+  explicit Ends(std::array<UnsharedFd, 2> ends = Join(/*buffer=*/4096))
       : wire(5, std::move(ends[0]), news), other(std::move(ends[1])) {}
 
   // Moves all that has come, into a buffer of `bytes` bytes.
@@ -65,7 +65,7 @@ struct Ends {
   WireNews news;
   Recorder recorder;
   ShortWire wire;
-  UniqueFd other;
+  UnsharedFd other;
 };
 
 std::uint32_t NoOperation() {
@@ -93,7 +93,7 @@ struct Pair {
   ShortWire from, to;
 
  private:
-  explicit Pair(std::array<UniqueFd, 2> ends)
+  explicit Pair(std::array<UnsharedFd, 2> ends)
       : from(9, std::move(ends[0]), from_news), to(5, std::move(ends[1]), to_news) {}
 };
 
@@ -232,7 +232,7 @@ TEST(ShortWire, ThePeersEndIsHeardBehindAllThatItSent) {
     Ends ends;
     ends.Say({.tag = 3, .bytes = 2}, "ok");
     if (in_the_middle) ends.Say({.tag = 4, .bytes = 2}, "o");
-    ends.other.Reset();
+    ends.other = UnsharedFd();
     ends.wire.SetReady(true, true, true);
     while (!ends.wire.ended()) ends.Receive();
     EXPECT_THAT(*ends.wire.ended(), HasSubstr("it closed its connection"));
@@ -248,7 +248,7 @@ TEST(ShortWire, ThePeersEndIsHeardBehindAllThatItSent) {
 TEST(ShortWire, ASendToAPeerThatHasClosedLosesNothingFromIt) {
   Ends ends;
   ends.Say({.tag = 3, .bytes = 2}, "ok");
-  ends.other.Reset();
+  ends.other = UnsharedFd();
   const std::string out = Payload(kMaxShort, 1);
   for (int i = 0; i < 100; ++i) {
     ends.wire.SetReady(false, true, false);

@@ -14,7 +14,7 @@ namespace {
 void Watch(NodeLinks& links, Rank peer, int socket) {
   std::vector<NodePeer> peers(1);
   peers[0].rank = peer;
-  peers[0].socket = UniqueFd(socket);
+  peers[0].socket = UnsharedFd(UniqueFd(socket));
   const absl::Status watched = links.Watch(peers);
   ASSERT_TRUE(watched.ok()) << watched;
 }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -13,8 +14,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "tests/harness/descriptor_limit.h"
+#include "tests/transports/sockets_at.h"
 #include "transports/ucx/node_rendezvous.h"
 
 namespace tutti::ucx {
@@ -36,12 +39,12 @@ UniqueFd ConnectTo(const std::string& name) {
 
 UniqueFd Event() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
-PeerAddress AddressOf(const NodeRendezvous& rendezvous) {
+PeerAddress AddressOf(const NodeRendezvous& rendezvous, std::int64_t region_bytes = kBytes) {
   PeerAddress address;
   address.node = "here";
   address.socket = rendezvous.socket_name();
   address.nonce = rendezvous.nonce();
-  address.region_bytes = kBytes;
+  address.region_bytes = region_bytes;
   return address;
 }
 
@@ -80,6 +83,33 @@ TEST(UcxNodeRendezvous, MeetsItsPeersAmongStrangers) {
   EXPECT_EQ(eventfd_read(low_wake.get(), &wakes), 0);
   EXPECT_EQ(wakes, 1u);
   EXPECT_NE(eventfd_read(high_wake.get(), &wakes), 0) << "nobody has woken the higher rank";
+}
+
+// A child would keep open what its parent had connected when the child was forked.
+TEST(UcxNodeRendezvous, NoChildKeepsASocket) {
+  NodeRendezvous low = NodeRendezvous::Open().value(), high = NodeRendezvous::Open().value();
+  const SharedRegion region = CreateSharedRegion(kBytes).value();
+  const UniqueFd wake = Event();
+  const PeerAddress low_address = AddressOf(low), high_address = AddressOf(high);
+  const std::string at_low = AbstractAddress(low.socket_name()), at_high = AbstractAddress(high.socket_name());
+  const std::int64_t end_ns = NanosIn(absl::Minutes(1));
+  std::thread other([&] {
+    const NodeMember member = {0, &low_address};
+    EXPECT_TRUE(high.Meet(1, region, wake, {&member, 1}, end_ns).ok());
+  });
+  const auto sockets = [&] {
+    return SocketsAt(at_low).size() + SocketsAt(at_high).size() + SocketsConnectedTo(at_low).size();
+  };
+  while (sockets() < 3) absl::SleepFor(absl::Milliseconds(1));  // two listeners, and the higher rank's connection
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(sockets()));
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  const NodeMember member = {1, &high_address};
+  EXPECT_TRUE(low.Meet(0, region, wake, {&member, 1}, end_ns).ok());
+  other.join();
 }
 
 TEST(UcxNodeRendezvous, AWrongNonceIsRefused) {
@@ -199,20 +229,30 @@ std::int64_t AddressSpaceInUse() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
+// Gives another process the address `mine`, and returns its address.
+PeerAddress Swap(const UniqueFd& socket, const PeerAddress& mine) {
+  const std::string blob = Encode(mine);
+  EXPECT_EQ(send(socket.get(), blob.data(), blob.size(), 0), static_cast<ssize_t>(blob.size()));
+  std::string theirs(4096, '\0');
+  const ssize_t bytes = recv(socket.get(), theirs.data(), theirs.size(), 0);
+  return DecodeAddress(theirs.substr(0, static_cast<std::size_t>(std::max<ssize_t>(0, bytes)))).value();
+}
+
 // Two ranks meet; `rank`, a process of its own, has address space for its own region only.
 void MeetInLittleAddressSpace(Rank rank) {
-  NodeRendezvous ranks[] = {NodeRendezvous::Open().value(), NodeRendezvous::Open().value()};
-  PeerAddress addresses[] = {AddressOf(ranks[0]), AddressOf(ranks[1])};
-  for (PeerAddress& address : addresses) address.region_bytes = kLarge;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd of_parent(ends[0]), of_child(ends[1]);
   const SharedRegion region = CreateSharedRegion(kLarge).value();
   const std::int64_t end_ns = NanosIn(absl::Minutes(1));
   std::fflush(nullptr);
   const pid_t child = fork();
   const Rank own = child == 0 ? rank : 1 - rank;
-  { const NodeRendezvous of_the_other_process = std::move(ranks[1 - own]); }
-  const NodeMember other = {1 - own, &addresses[1 - own]};
+  NodeRendezvous rendezvous = NodeRendezvous::Open().value();
+  const PeerAddress theirs = Swap(child == 0 ? of_child : of_parent, AddressOf(rendezvous, kLarge));
+  const NodeMember other = {1 - own, &theirs};
   if (child != 0) {
-    (void)ranks[own].Meet(own, region, Event(), {&other, 1}, end_ns);
+    (void)rendezvous.Meet(own, region, Event(), {&other, 1}, end_ns);
     int status = 0;
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0) << "rank " << rank;
@@ -221,7 +261,7 @@ void MeetInLittleAddressSpace(Rank rank) {
   const auto room = static_cast<rlim_t>(AddressSpaceInUse() + kLarge / 2);
   const rlimit little = {room, room};
   EXPECT_EQ(setrlimit(RLIMIT_AS, &little), 0);
-  const absl::Status status = ranks[own].Meet(own, region, Event(), {&other, 1}, end_ns).status();
+  const absl::Status status = rendezvous.Meet(own, region, Event(), {&other, 1}, end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(
       status.message(),

@@ -12,10 +12,10 @@
 #include <tuple>
 #include <vector>
 
-#include "base/descriptors.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "tests/transports/payload.h"
+#include "tests/transports/sockets_at.h"
 #include "tests/transports/wired_world.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/short_frame.h"
@@ -33,22 +33,10 @@ std::uint64_t BytesSent(int fd) {
   return info.tcpi_bytes_sent;
 }
 
-// The other ends of the connections that a socket with the address `listened` has accepted; these ends are of this
-// process, too.
-std::vector<int> ConnectedTo(const std::string& listened) {
-  std::vector<int> found;
-  for (const int fd : OpenDescriptors()) {
-    std::string peer(listened.size(), '\0');
-    auto bytes = static_cast<socklen_t>(peer.size());
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) found.push_back(fd);
-  }
-  return found;
-}
-
 // The other ends of the wires that the rank of address `blob` has accepted, that of the short wire first, over which
 // the greetings went.
 std::vector<int> ConnectionsTo(const std::string& blob) {
-  std::vector<int> found = ConnectedTo(ucx::DecodeAddress(blob)->wire);
+  std::vector<int> found = SocketsConnectedTo(ucx::DecodeAddress(blob)->wire);
   std::sort(found.begin(), found.end(), [](int a, int b) { return BytesSent(a) > BytesSent(b); });
   return found;
 }
@@ -197,8 +185,7 @@ TEST(UcxWiredContainers, APeerThatDiesBetweenItsGoodbyesHasLeft) {
     transports.push_back(MakeUcxTransport({.interface = "lo", .node = "node"}, {.region_bytes = 4096}).value());
   }
   const std::vector<std::string> addresses = ConnectContainers(transports);
-  const std::string name = ucx::DecodeAddress(addresses[0])->socket;
-  const std::vector<int> links = ConnectedTo(std::string("\1\0\0", 3) + name);
+  const std::vector<int> links = SocketsConnectedTo(AbstractAddress(ucx::DecodeAddress(addresses[0])->socket));
   const std::vector<int> wires = ConnectionsTo(addresses[0]);
   ASSERT_EQ(links.size(), 1u);
   ASSERT_EQ(wires.size(), 2u);

@@ -21,7 +21,7 @@ using Kind = FrameHeader::Kind;
 
 constexpr std::int64_t kWindow = Wire::kMaxWindow;
 
-bool IsDelivered(const UniqueFd& socket) {
+bool IsDelivered(const UnsharedFd& socket) {
   int unacknowledged = 0;
   return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
@@ -52,14 +52,14 @@ class Attacked {
     Write(std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + payload, connection);
   }
   void Close(std::size_t connection) {
-    raw_[connection].Reset();
+    raw_[connection] = UnsharedFd();
     Settle();
   }
   // Lets the rank read all that was written; what it writes itself is thrown away.
   void Settle() {
     for (bool moved = true; moved && !wire().broken();) {
       moved = rank_.Move() || rank_.HasBytesUnderWay();
-      for (const UniqueFd& fd : raw_) {
+      for (const UnsharedFd& fd : raw_) {
         std::array<char, 4096> answer;
         while (fd.valid() && recv(fd.get(), answer.data(), answer.size(), MSG_DONTWAIT) > 0) {
         }
@@ -74,7 +74,7 @@ class Attacked {
   }
 
  private:
-  using Sockets = std::pair<std::vector<UniqueFd>, std::vector<UniqueFd>>;
+  using Sockets = std::pair<std::vector<UnsharedFd>, std::vector<UnsharedFd>>;
 
   Attacked(Sockets sockets, int ranks)
       : short_(std::move(sockets.first.front())), rank_(1, std::move(sockets.second), ranks) {
@@ -85,14 +85,14 @@ class Attacked {
     for (int i = 0; i < count + 1; ++i) {
       int ends[2];  // not TCP, whose acknowledgements come late, so that IsDelivered would last
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-      sockets.first.emplace_back(ends[0]);
-      sockets.second.emplace_back(ends[1]);
+      sockets.first.emplace_back(UniqueFd(ends[0]));
+      sockets.second.emplace_back(UniqueFd(ends[1]));
     }
     return sockets;
   }
 
-  UniqueFd short_;  // of the short wire, over which nothing comes
-  std::vector<UniqueFd> raw_;
+  UnsharedFd short_;  // of the short wire, over which nothing comes
+  std::vector<UnsharedFd> raw_;
   WiredRank rank_;
 };
 
@@ -322,11 +322,11 @@ TEST(WireBroken, AConnectionThatThePeerHasClosedCarriesNoFrames) {
   constexpr std::size_t kBytes = 300'000;
   auto [closed, socket_a] = Join();
   auto [open, socket_b] = Join();
-  std::vector<UniqueFd> sockets;
+  std::vector<UnsharedFd> sockets;
   sockets.push_back(std::move(socket_a));
   sockets.push_back(std::move(socket_b));
   WiredRank rank(1, std::move(sockets));
-  closed.Reset();
+  closed = UnsharedFd();
   while (rank.Move()) {
   }
   const std::string out = Payload(kBytes, 1);
@@ -348,7 +348,7 @@ TEST(WireBroken, APeerThatHasSaidGoodbyeIsToldNothing) {
   for (const bool said : {false, true}) {
     auto [peer, socket] = Join();
     auto [peer_short, short_socket] = Join();
-    std::vector<UniqueFd> sockets;
+    std::vector<UnsharedFd> sockets;
     sockets.push_back(std::move(short_socket));
     sockets.push_back(std::move(socket));
     WiredRank rank(1, std::move(sockets));
@@ -381,7 +381,7 @@ TEST(WireBroken, WhatAPeerSentThatHasLeftIsReceived) {
   constexpr std::size_t kBytes = 30'000;
   auto [raw, socket] = Join();
   auto [raw_short, short_socket] = Join();
-  std::vector<UniqueFd> sockets;
+  std::vector<UnsharedFd> sockets;
   sockets.push_back(std::move(short_socket));
   sockets.push_back(std::move(socket));
   WiredRank rank(1, std::move(sockets));
@@ -394,7 +394,7 @@ TEST(WireBroken, WhatAPeerSentThatHasLeftIsReceived) {
   ASSERT_EQ(send(raw.get(), out.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
   while (!IsDelivered(raw)) std::this_thread::yield();
   shutdown(raw.get(), SHUT_WR);
-  raw.Reset();  // with unread bytes, so that the kernel refuses what comes from now on
+  raw = UnsharedFd();  // with unread bytes, so that the kernel refuses what comes from now on
   rank.wire().Send(answer.data(), static_cast<std::int64_t>(kBytes), 2);
   rank.wire().Receive(0, in.data(), kBytes, 3);
   while (rank.Move()) {

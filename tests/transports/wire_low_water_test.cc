@@ -24,7 +24,7 @@ class Receiver {
     int unacknowledged = 1;
     while (ioctl(raw_.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0) std::this_thread::yield();
   }
-  void Close() { raw_.Reset(); }
+  void Close() { raw_ = UnsharedFd(); }
   // Whether the rank is told of something in the next milliseconds.
   bool IsTold(int ms = 20) {
     pollfd fd = {rank_.wires.fd(), POLLIN, 0};
@@ -39,7 +39,7 @@ class Receiver {
   bool HasMessage() const { return in_ == out_; }
 
  private:
-  using Connection = std::array<UniqueFd, 2>;
+  using Connection = std::array<UnsharedFd, 2>;
 
   Receiver(Connection ends, Connection short_ends)
       : raw_(std::move(ends[0])),
@@ -53,8 +53,8 @@ class Receiver {
     MoveAll();
     EXPECT_FALSE(IsTold(0));
   }
-  static std::vector<UniqueFd> Sockets(UniqueFd first, UniqueFd second) {
-    std::vector<UniqueFd> sockets;
+  static std::vector<UnsharedFd> Sockets(UnsharedFd first, UnsharedFd second) {
+    std::vector<UnsharedFd> sockets;
     sockets.push_back(std::move(first));
     sockets.push_back(std::move(second));
     return sockets;
@@ -64,7 +64,7 @@ class Receiver {
   std::string in_ = std::string(kFrame, '?');
   std::string frame_;
   std::size_t written_ = 0;
-  UniqueFd raw_, short_raw_;
+  UnsharedFd raw_, short_raw_;
   WiredRank rank_;
 };
 

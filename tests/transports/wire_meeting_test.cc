@@ -5,9 +5,12 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -16,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/harness/descriptor_limit.h"
+#include "tests/transports/sockets_at.h"
 
 namespace tutti::ucx {
 namespace {
@@ -92,11 +96,11 @@ bool IsShownTheDoor(Member& member, const UniqueFd& stranger) {
 
 // Each connection of two ranks is one: what is written at one end comes at the other.
 void ExpectJoined(std::vector<WireSockets>& ones, Rank one, std::vector<WireSockets>& others, Rank other) {
-  const auto to = [](std::vector<WireSockets>& all, Rank peer) -> std::vector<UniqueFd>& {
+  const auto to = [](std::vector<WireSockets>& all, Rank peer) -> std::vector<UnsharedFd>& {
     return std::find_if(all.begin(), all.end(), [&](const WireSockets& each) { return each.peer == peer; })->sockets;
   };
-  std::vector<UniqueFd>& here = to(ones, other);
-  std::vector<UniqueFd>& there = to(others, one);
+  std::vector<UnsharedFd>& here = to(ones, other);
+  std::vector<UnsharedFd>& there = to(others, one);
   ASSERT_EQ(here.size(), there.size());
   for (std::size_t i = 0; i < here.size(); ++i) {
     const std::string text = absl::StrCat(one, "-", other, "-", i);
@@ -300,6 +304,28 @@ TEST(WireMeeting, ConnectionsAreKeptAlive) {
       EXPECT_EQ(idle, 60);
     }
   }
+}
+
+// A child would keep open what its parent had connected when the child was forked, and peers would not see the death of
+// the parent.
+TEST(WireMeeting, NoChildKeepsASocket) {
+  Member low(0), middle(1), high(2);
+  low.Begin({&middle, &high}, 1);
+  middle.Begin({&low}, 1);
+  high.Begin({&low}, 1);
+  while (!middle.Advance()) {
+  }
+  const std::string& address = low.meeting.address();
+  const auto sockets = [&] { return SocketsAt(address).size() + SocketsConnectedTo(address).size(); };
+  // The listener, both ends of the connection to the rank that is met, and both ends of one to a rank that has not said
+  // yet who it is.
+  while (low.meeting.missing() == 1 || sockets() < 5) low.Advance();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(sockets()));
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // What follows an introduction is left to the wire.

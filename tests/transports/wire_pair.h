@@ -21,16 +21,16 @@
 namespace tutti::ucx {
 
 // The two ends of a TCP connection whose buffers in the kernel have `buffer` bytes; 0: as many as the kernel likes.
-inline std::array<UniqueFd, 2> Join(int buffer = 0) {
+inline std::array<UnsharedFd, 2> Join(int buffer = 0) {
   const auto open = [buffer] {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    UnsharedFd fd(UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
     if (buffer > 0) {
       setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
       setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
     }
     return fd;
   };
-  const UniqueFd listener = open();
+  const UnsharedFd listener = open();
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -39,9 +39,9 @@ inline std::array<UniqueFd, 2> Join(int buffer = 0) {
   EXPECT_EQ(bind(listener.get(), any, bytes), 0);
   EXPECT_EQ(listen(listener.get(), 1), 0);
   EXPECT_EQ(getsockname(listener.get(), any, &bytes), 0);
-  UniqueFd caller = open();
+  UnsharedFd caller = open();
   EXPECT_EQ(connect(caller.get(), any, bytes), 0);
-  return {std::move(caller), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
+  return {std::move(caller), UnsharedFd(UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)))};
 }
 
 // Takes nothing that comes over short wires.
@@ -52,7 +52,7 @@ struct NoShortReceiver : ShortReceiver {
 
 // One rank of `size`, with wires to one peer. The first of `sockets` is that of the short wire.
 struct WiredRank {
-  WiredRank(Rank to, std::vector<UniqueFd> sockets, int size = 2) : peer(to) {
+  WiredRank(Rank to, std::vector<UnsharedFd> sockets, int size = 2) : peer(to) {
     std::vector<WireSockets> connections;
     connections.push_back({peer, std::move(sockets)});
     EXPECT_TRUE(wires.Watch(std::move(connections), size).ok());
@@ -104,7 +104,7 @@ struct WirePair {
   WiredRank a, b;
 
  private:
-  using Sockets = std::array<std::vector<UniqueFd>, 2>;
+  using Sockets = std::array<std::vector<UnsharedFd>, 2>;
 
   explicit WirePair(Sockets sockets) : a(1, std::move(sockets[0])), b(0, std::move(sockets[1])) {}
   static Sockets Connections(int count, int buffer) {

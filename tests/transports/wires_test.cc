@@ -17,12 +17,12 @@ struct Star {
   Star() {
     std::vector<WireSockets> connections;
     for (Rank peer = 0; peer < kPeers; ++peer) {
-      std::vector<UniqueFd> mine, others;
+      std::vector<UnsharedFd> mine, others;
       for (int i = 0; i < 2; ++i) {
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-        mine.emplace_back(ends[0]);
-        others.emplace_back(ends[1]);
+        mine.emplace_back(UniqueFd(ends[0]));
+        others.emplace_back(UniqueFd(ends[1]));
       }
       connections.push_back({peer, std::move(mine)});
       peers.emplace_back(kMe, std::move(others), kRanks);

@@ -29,7 +29,7 @@ absl::Status NodeLinks::Watch(std::vector<NodePeer>& peers) {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   for (NodePeer& peer : peers) {
-    links_.push_back({peer.rank, UnsharedFd(std::move(peer.socket)), UniqueFd()});
+    links_.push_back({peer.rank, std::move(peer.socket), UniqueFd()});
     Link& link = links_.back();
     link.process = ProcessOf(link.socket.get());
     epoll_event event = {};

@@ -39,8 +39,8 @@ class NodeLinks {
   struct Link {
     Rank rank;
     UnsharedFd socket;
-    // pidfd, for the death of a process one of whose children was forked before Watch and holds the socket; invalid
-    // when the peer's process is not visible from here.
+    // pidfd, for the death of a process of which a child holds the socket, forked in the very moment when the socket
+    // was made; invalid when the peer's process is not visible from here.
     UniqueFd process;
   };
 

@@ -167,7 +167,7 @@ class Meeting {
 
   // Connects to a member of lower rank and introduces this rank; all answers are awaited together later.
   absl::Status Call(const NodeMember& member, std::int64_t end_ns) {
-    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    UnsharedFd socket(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!socket.valid()) return CannotConnect(member.rank);
     sockaddr_un address;
     const socklen_t bytes = Fill(member.address->socket, &address);
@@ -197,7 +197,7 @@ class Meeting {
   absl::Status Await(std::int64_t end_ns) {
     std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
     for (const auto& [rank, socket] : called_) fds.push_back({socket.get(), POLLIN, 0});
-    for (const UniqueFd& socket : strangers_) fds.push_back({socket.get(), POLLIN, 0});
+    for (const UnsharedFd& socket : strangers_) fds.push_back({socket.get(), POLLIN, 0});
     const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(end_ns), absl::ZeroDuration(), kProbe));
     const int ready = ppoll(fds.data(), fds.size(), &timeout, nullptr);
     if (ready < 0 && errno != EINTR) return Errno("poll");
@@ -234,7 +234,7 @@ class Meeting {
   }
 
   absl::Status Accept() {
-    UniqueFd socket(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UnsharedFd socket(UniqueFd(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (!socket.valid()) {
       return CheckShortage(errno, absl::StrCat("rank ", rank_, " cannot accept the connections of ranks on its node"));
     }
@@ -259,7 +259,7 @@ class Meeting {
   // Reads the first message of a connection: a higher rank introduces itself and gets this rank's introduction in
   // return; any other connection is closed. An error means that this rank itself cannot go on.
   absl::Status Hear(std::size_t index) {
-    UniqueFd socket = std::move(strangers_[index]);
+    UnsharedFd socket = std::move(strangers_[index]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
     absl::StatusOr<std::optional<Introduced>> received = ReceiveIntroduction(socket.get(), nonce_, rank_);
     if (!received.ok()) return received.status();
@@ -277,7 +277,7 @@ class Meeting {
 
   absl::Status TakeAnswer(std::size_t index) {
     const Rank rank = called_[index].first;
-    UniqueFd socket = std::move(called_[index].second);
+    UnsharedFd socket = std::move(called_[index].second);
     called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
     absl::StatusOr<std::optional<Introduced>> received = ReceiveIntroduction(socket.get(), nonce_, rank_);
     if (!received.ok()) return received.status();
@@ -295,8 +295,8 @@ class Meeting {
   const SharedRegion& region_;
   const UniqueFd& wake_;
   const absl::Span<const NodeMember> members_;
-  std::vector<std::pair<Rank, UniqueFd>> called_;
-  std::vector<UniqueFd> strangers_;
+  std::vector<std::pair<Rank, UnsharedFd>> called_;
+  std::vector<UnsharedFd> strangers_;
   std::vector<NodePeer> met_;
 };
 
@@ -312,7 +312,7 @@ absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
   rendezvous.nonce_ = NewNonce();
   const Nonce random = NewNonce();
   rendezvous.name_ = absl::StrCat("tutti-", absl::BytesToHexString(absl::string_view(random.data(), 16)));
-  rendezvous.listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  rendezvous.listener_ = UnsharedFd(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (!rendezvous.listener_.valid()) return Errno("socket");
   sockaddr_un address;
   const socklen_t bytes = Fill(rendezvous.name_, &address);
@@ -324,7 +324,7 @@ absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
 absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
                                                            absl::Span<const NodeMember> members, std::int64_t end_ns) {
   absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, wake, members).Run(end_ns);
-  listener_.Reset();
+  listener_ = UnsharedFd();
   return met;
 }
 

@@ -1,6 +1,6 @@
 // The rendezvous of the ranks of one node: each has a socket in the abstract namespace, over which it hands its region
 // to the peers that know its nonce and run as the same user. Of two ranks the one with the higher number connects to
-// the other.
+// the other. No child that is forked meanwhile keeps a connection.
 #ifndef TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 #define TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
 #include "transports/ucx/address.h"
@@ -20,7 +21,7 @@ namespace tutti::ucx {
 // A peer on this node that has been met.
 struct NodePeer {
   Rank rank = 0;
-  UniqueFd socket;  // stays open for as long as both ranks live: its end is how death is noticed
+  UnsharedFd socket;  // stays open for as long as both ranks live: its end is how death is noticed
   Mapping region;
   UniqueFd wake;  // the event descriptor that ends the peer's sleep: see WakeSleeper
 };
@@ -50,7 +51,7 @@ class NodeRendezvous {
                                              absl::Span<const NodeMember> members, std::int64_t end_ns);
 
  private:
-  UniqueFd listener_;
+  UnsharedFd listener_;
   std::string name_;
   Nonce nonce_ = {};
 };

@@ -23,7 +23,7 @@ constexpr auto kHeader = static_cast<std::int64_t>(sizeof(ShortHeader));
 
 }  // namespace
 
-ShortWire::ShortWire(Rank peer, UniqueFd socket, WireNews& news)
+ShortWire::ShortWire(Rank peer, UnsharedFd socket, WireNews& news)
     : peer_(peer), socket_(std::move(socket)), news_(news) {
   UpdateReady();
 }

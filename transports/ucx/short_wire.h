@@ -41,8 +41,8 @@ class ShortReceiver {
 
 class ShortWire {
  public:
-  // The short wire to `peer`, which adds to `news`. No child keeps the connection that is forked from now on.
-  ShortWire(Rank peer, UniqueFd socket, WireNews& news);
+  // The short wire to `peer`, which adds to `news`.
+  ShortWire(Rank peer, UnsharedFd socket, WireNews& news);
   ~ShortWire() { Close(); }
   ShortWire(const ShortWire&) = delete;
   ShortWire& operator=(const ShortWire&) = delete;

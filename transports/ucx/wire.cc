@@ -40,9 +40,8 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || e
 
 }  // namespace
 
-Wire::Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news)
-    : peer_(peer), window_(window), connections_(sockets.size()), news_(news) {
-  for (UniqueFd& socket : sockets) sockets_.emplace_back(std::move(socket));
+Wire::Wire(Rank peer, std::vector<UnsharedFd> sockets, std::int64_t window, WireNews& news)
+    : peer_(peer), window_(window), sockets_(std::move(sockets)), connections_(sockets_.size()), news_(news) {
   UpdateReady();
 }
 

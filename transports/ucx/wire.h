@@ -25,7 +25,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/fork.h"
-#include "base/unique_fd.h"
 #include "transports/ucx/wire_frame.h"
 #include "transports/ucx/wire_news.h"
 #include "tutti/dtype.h"
@@ -43,9 +42,8 @@ class Wire {
   // The most memory of a rank for what comes before its receive is posted, of all peers together.
   static constexpr std::int64_t kEarlyMemory = 128 << 20;
 
-  // The wire to `peer`, which adds to `news`. No child keeps the connections that is forked from now on: their end
-  // shows `peer` that this process has died.
-  Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news);
+  // The wire to `peer`, which adds to `news`. The end of the connections shows `peer` that this process has died.
+  Wire(Rank peer, std::vector<UnsharedFd> sockets, std::int64_t window, WireNews& news);
   ~Wire() { Close(); }
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;

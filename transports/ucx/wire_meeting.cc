@@ -76,8 +76,8 @@ void Prepare(int socket) {
   KeepAlive(socket);
 }
 
-UniqueFd NewSocket(int family) {
-  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+UnsharedFd NewSocket(int family) {
+  UnsharedFd socket(UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (socket.valid()) Prepare(socket.get());
   return socket;
 }
@@ -164,7 +164,7 @@ absl::Status WireMeeting::Dial(std::size_t member, std::optional<std::uint32_t> 
       }
     }
   }
-  UniqueFd socket = NewSocket(address.storage.ss_family);
+  UnsharedFd socket = NewSocket(address.storage.ss_family);
   if (!socket.valid()) return Unreachable(member, errno);
   if (connect(socket.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
     return Unreachable(member, errno);
@@ -183,7 +183,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   if (error != 0) return Unreachable(call.member, error);
   if (!call.index) return true;
   const WireMember& member = members_[call.member];
-  std::vector<UniqueFd>& sockets = sockets_[call.member].sockets;
+  std::vector<UnsharedFd>& sockets = sockets_[call.member].sockets;
   Introduction introduction;
   introduction.rank = rank_;
   introduction.index = *call.index;
@@ -202,7 +202,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
 
 absl::Status WireMeeting::Accept() {
   for (std::size_t i = 0; i < kMaxStrangers; ++i) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UnsharedFd socket(UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (!socket.valid()) {
       return CheckShortage(errno, absl::StrCat("rank ", rank_, " cannot accept the connections of other ranks"));
     }
@@ -228,7 +228,7 @@ bool WireMeeting::Hear(Stranger& stranger) {
   return true;
 }
 
-void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
+void WireMeeting::Admit(UnsharedFd socket, const Introduction& introduction) {
   if (introduction.magic != Introduction().magic || !Equal(introduction.nonce, nonce_) || introduction.rank <= rank_) {
     return;
   }
@@ -237,7 +237,7 @@ void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
   if (member == members_.end() || introduction.count > kMaxWireConnections + 1) return;
   const auto place = static_cast<std::size_t>(member - members_.begin());
   if (is_met_[place]) return;
-  std::vector<UniqueFd>& sockets = sockets_[place].sockets;
+  std::vector<UnsharedFd>& sockets = sockets_[place].sockets;
   if (sockets.empty()) sockets.resize(introduction.count);
   if (introduction.count != sockets.size() || introduction.index >= introduction.count ||
       sockets[introduction.index].valid()) {
@@ -249,8 +249,8 @@ void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
 }
 
 void WireMeeting::NoteIfMet(std::size_t member) {
-  const std::vector<UniqueFd>& sockets = sockets_[member].sockets;
-  if (!std::all_of(sockets.begin(), sockets.end(), [](const UniqueFd& socket) { return socket.valid(); })) return;
+  const std::vector<UnsharedFd>& sockets = sockets_[member].sockets;
+  if (!std::all_of(sockets.begin(), sockets.end(), [](const UnsharedFd& socket) { return socket.valid(); })) return;
   is_met_[member] = true;
   untaken_.push_back(member);
   --missing_;

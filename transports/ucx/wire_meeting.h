@@ -1,7 +1,8 @@
 // How the ranks of different nodes make the connections of their wires (wire.h, short_wire.h): each rank listens on its
 // network interface until all have greeted it, and of two ranks the one with the higher number connects to the other.
 // The other one knocks, which is to connect and to hang up at once: a network that loses what one of the two sends
-// shows early, and not where a library waits for minutes until the system gives up.
+// shows early, and not where a library waits for minutes until the system gives up. No child that is forked meanwhile
+// keeps a connection.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/wires.h"
@@ -71,10 +73,10 @@ class WireMeeting {
   struct Call {
     std::size_t member;
     std::optional<std::uint32_t> index;
-    UniqueFd socket;
+    UnsharedFd socket;
   };
   struct Stranger {
-    UniqueFd socket;
+    UnsharedFd socket;
     std::array<char, sizeof(Introduction)> text;
     std::size_t read = 0;
   };
@@ -85,14 +87,14 @@ class WireMeeting {
   absl::Status Accept();
   // Reads what a stranger says; false while there is more to come.
   bool Hear(Stranger& stranger);
-  void Admit(UniqueFd socket, const Introduction& introduction);
+  void Admit(UnsharedFd socket, const Introduction& introduction);
   // Takes note of it if all connections to `member` have been made.
   void NoteIfMet(std::size_t member);
   absl::Status Await(int socket, std::uint32_t events);
   absl::Status Unreachable(std::size_t member, int error) const;
   std::string CannotReach(std::size_t member) const;
 
-  UniqueFd listener_;
+  UnsharedFd listener_;
   UniqueFd epoll_;
   std::string address_;
   Rank rank_ = 0;

@@ -79,7 +79,7 @@ absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
                        " has made one connection, and must make two or more: is its version of Tutti "
                        "another one?"));
     }
-    UniqueFd short_socket = std::move(sockets.front());
+    UnsharedFd short_socket = std::move(sockets.front());
     sockets.erase(sockets.begin());
     if (absl::Status status = Watch(short_socket.get(), KeyOf(peer, kShort)); !status.ok()) return status;
     for (std::size_t i = 0; i < sockets.size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/fork.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/short_wire.h"
 #include "transports/ucx/wire.h"
@@ -21,7 +22,7 @@ namespace tutti::ucx {
 // The connections to one rank.
 struct WireSockets {
   Rank peer = 0;
-  std::vector<UniqueFd> sockets;  // the first is that of the short wire, the others are those of the wire
+  std::vector<UnsharedFd> sockets;  // the first is that of the short wire, the others are those of the wire
 };
 
 class Wires {
@@ -60,7 +61,8 @@ class Wires {
 
  private:
   struct WiresToPeer {
-    WiresToPeer(Rank peer, UniqueFd short_socket, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news)
+    WiresToPeer(Rank peer, UnsharedFd short_socket, std::vector<UnsharedFd> sockets, std::int64_t window,
+                WireNews& news)
         : wire(peer, std::move(sockets), window, news), short_wire(peer, std::move(short_socket), news) {}
 
     Wire wire;

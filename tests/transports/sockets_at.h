@@ -1,0 +1,39 @@
+// The sockets of this process, by their addresses as the kernel gives them.
+#ifndef TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
+#define TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
+
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "base/descriptors.h"
+
+namespace tutti {
+
+// The sockets to which `address_of`, getsockname or getpeername, gives `address`.
+inline std::vector<int> SocketsWith(const std::string& address, decltype(getsockname)* address_of) {
+  std::vector<int> found;
+  for (const int fd : OpenDescriptors()) {
+    std::string its_own(address.size(), '\0');
+    auto bytes = static_cast<socklen_t>(its_own.size());
+    if (address_of(fd, reinterpret_cast<sockaddr*>(its_own.data()), &bytes) == 0 && its_own == address) {
+      found.push_back(fd);
+    }
+  }
+  return found;
+}
+// The socket that listens at `address`, and those that it has accepted.
+inline std::vector<int> SocketsAt(const std::string& address) { return SocketsWith(address, getsockname); }
+// The other ends of what the socket that listens, or has listened, at `address` has accepted.
+inline std::vector<int> SocketsConnectedTo(const std::string& address) { return SocketsWith(address, getpeername); }
+
+// The address of a socket of the abstract name `name`.
+inline std::string AbstractAddress(const std::string& name) {
+  const auto family = static_cast<sa_family_t>(AF_UNIX);
+  return std::string(reinterpret_cast<const char*>(&family), sizeof(family)) + '\0' + name;
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
