@@ -27,14 +27,21 @@ absl::Status CheckStore(const Bootstrap& bootstrap) {
 }
 
 // The offset, by rank, of the world's control block in the region of each rank, which is the first block that the rank
-// has opened. No rank signals to another before this exchange has ended, when the blocks of both are ready.
-absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size, std::int64_t offset,
+// has opened. No rank signals to another before this exchange has ended, when the blocks of both are ready. A rank that
+// has no `own` offset, because it could open no block, takes part all the same: the others would wait for it.
+absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size,
+                                                          const absl::StatusOr<std::int64_t>& own,
                                                           absl::Time deadline) {
   const absl::StatusOr<std::vector<std::string>> texts =
-      ExchangeBlobs(store, "control", rank, size, absl::StrCat(offset), deadline);
+      ExchangeBlobs(store, "control", rank, size, own.ok() ? absl::StrCat(*own) : "", deadline);
+  if (!own.ok()) return own.status();
   if (!texts.ok()) return texts.status();
   std::vector<std::int64_t> offsets(texts->size());
   for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if ((*texts)[i].empty()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "rank ", i, " has no room in its arena for a communicator; set TUTTI_ARENA_BYTES to a larger size"));
+    }
     if (!absl::SimpleAtoi((*texts)[i], &offsets[i])) {
       return absl::InvalidArgumentError(
           absl::StrCat("control: rank ", i, " sent \"", absl::CHexEscape((*texts)[i]), "\" where an offset belongs"));
@@ -80,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   if (!runtime.ok()) return runtime.status();
   const int size = bootstrap.identity.size;
   const absl::StatusOr<ControlBlock*> control = (*runtime)->blocks->Open();
-  if (!control.ok()) return control.status();
-  const std::int64_t offset = (*runtime)->arena->OffsetOf(*control);
+  const absl::StatusOr<std::int64_t> offset =
+      control.ok() ? absl::StatusOr<std::int64_t>((*runtime)->arena->OffsetOf(*control)) : control.status();
   absl::StatusOr<std::vector<std::int64_t>> offsets =
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
   if (!offsets.ok()) {

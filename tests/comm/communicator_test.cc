@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -383,6 +384,28 @@ TEST(CommunicatorOptionsTest, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_THAT(message({.timeout = absl::Seconds(-4)}), HasSubstr("timeout -4s must be positive"));
   EXPECT_THAT(message({.timeout = absl::ZeroDuration()}), HasSubstr("timeout 0 must be positive"));
   EXPECT_THAT(message({.segment_bytes = -4}), HasSubstr("segment_bytes -4 must be 8 or more"));
+}
+
+// The sizes of arenas may differ.
+TEST(CommunicatorArenaTest, ARankWithoutRoomForACommunicatorIsNamedByAll) {
+  const std::shared_ptr<Store> store = MakeMemoryStore();
+  const std::shared_ptr<InprocHub> hub = MakeInprocHub(2);
+  const auto create = [&](Rank rank) {
+    const Identity identity{.rank = rank, .size = 2, .local_rank = rank, .local_size = 2};
+    const std::int64_t bytes = rank == 1 ? 300'000 : 1 << 20;
+    return Communicator::Create({identity, store}, MakeInprocTransport(hub, {.region_bytes = bytes}).value(),
+                                {.timeout = absl::Seconds(20)})
+        .status();
+  };
+  absl::Status of_1;
+  std::thread other([&] { of_1 = create(1); });
+  const absl::Status of_0 = create(0);
+  other.join();
+  for (const absl::Status& status : {of_0, of_1}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("set TUTTI_ARENA_BYTES to a larger size"));
+  }
+  EXPECT_THAT(std::string(of_0.message()), HasSubstr("rank 1"));
 }
 
 TEST(CommunicatorSchedulesTest, AWrongEntryIsNamed) {
