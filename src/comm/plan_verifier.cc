@@ -1,7 +1,9 @@
 #include "comm/plan_verifier.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/config.h"
+#include "base/fork.h"
 #include "tutti/cost_model.h"
 #include "tutti/verify.h"
 
@@ -104,8 +107,18 @@ absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of) {
 }
 
 PlanVerifier& PlanVerifier::OfProcess() {
-  static PlanVerifier verifier(ModeOf(LoadConfig()));
-  return verifier;
+  struct Made {
+    const MakerProcess maker;
+    PlanVerifier verifier{ModeOf(LoadConfig())};
+  };
+  static std::atomic<Made*> last = new Made;
+  Made* made = last.load();
+  if (made->maker.is_this()) return made->verifier;
+  // In a forked child no thread of the parent goes on to verify, or lets go of the lock.
+  auto own = std::make_unique<Made>();
+  if (!last.compare_exchange_strong(made, own.get())) return made->verifier;  // another thread of the child was first
+  LeaveToParent(std::unique_ptr<Made>(made));
+  return own.release()->verifier;
 }
 
 void PlanVerifier::ReportUnverified(const Kind& kind, const Plan& own, absl::string_view reason) {

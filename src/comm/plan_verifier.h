@@ -41,7 +41,7 @@ class PlanVerifier {
   static constexpr std::size_t kMaxKinds = 1000;
 
   explicit PlanVerifier(Mode mode) : mode_(mode) {}
-  // The verifier of this process, with the mode that TUTTI_VERIFY gives.
+  // The verifier of this process, with the mode that TUTTI_VERIFY gives; a forked child has one of its own.
   static PlanVerifier& OfProcess();
 
   bool verifies() const { return mode_ != Mode::kNever; }

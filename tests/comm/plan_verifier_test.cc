@@ -1,12 +1,17 @@
 #include "comm/plan_verifier.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <latch>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -499,6 +504,36 @@ TEST_F(LimitsTest, NeverMeansNever) {
   PlanVerifier verifier(PlanVerifier::Mode::kNever);
   EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
   EXPECT_EQ(asked_, 0);
+}
+
+// The thread that verifies does not exist in the child.
+TEST_F(LimitsTest, AForkedChildDoesNotWaitForAThreadOfItsParent) {
+  std::latch verifies(1), forked(1);
+  std::thread other([&] {
+    PlanVerifier::KindsMade made;
+    const auto plan_of = [&](Rank rank) {
+      if (rank == 0) {
+        verifies.count_down();
+        forked.wait();
+      }
+      return BuildPlan(kNoAverage, {.count = 1}, rank, 2, {});
+    };
+    const Plan own = *BuildPlan(kNoAverage, {.count = 1}, 1, 2, {});
+    const PlanVerifier::Kind kind = {.maker = "all_reduce:no_average", .call = "all_reduce:no_average7"};
+    EXPECT_EQ(PlanVerifier::OfProcess().Check(kind, own, plan_of, made), absl::OkStatus());
+  });
+  verifies.wait();
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(Check(PlanVerifier::OfProcess(), 7).ok() && asked_ == 1 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  forked.count_down();
+  other.join();
 }
 
 }  // namespace
