@@ -68,6 +68,7 @@ std::int64_t Call::held_bytes() const { return run_->held_bytes(); }
 
 std::uint32_t Call::Submit(const CallOptions& options) {
   options_ = options;
+  in_background_.store(options.background, std::memory_order_relaxed);
   if (source() != kAnySource) source_.store(kAnySource, std::memory_order_relaxed);
   const std::uint32_t run = ++runs_started_;
   engine_->Submit(*this, options);

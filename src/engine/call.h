@@ -92,6 +92,8 @@ class Call {
   void AwaitElsewhere(std::uint32_t run);
   // The rank that sent the message, where the call is a Recv whose last run ended OK; otherwise kAnySource.
   Rank source() const { return source_.load(std::memory_order_relaxed); }
+  // Whether the run that was started last is in the background: other threads may still wait for an earlier one.
+  bool in_background() const { return in_background_.load(std::memory_order_relaxed); }
   // CLOCK_MONOTONIC when the last timed run ended.
   std::int64_t end_ns() const { return end_ns_; }
   const Program& program() const { return *program_; }
@@ -171,6 +173,7 @@ class Call {
   std::uint32_t runs_started_ = 0;
   std::atomic<std::uint32_t> awaited_run_{0};  // the last run that somebody has waited for
   CallOptions options_;
+  std::atomic<bool> in_background_{false};
   Milestone output_;
   Milestone enqueued_;  // of programs with a stream_order
   Milestone end_;

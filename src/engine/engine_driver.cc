@@ -67,7 +67,7 @@ const BackoffPolicy& Engine::PolicyOfWaiter() const {
 
 absl::Status Engine::Wait(const Call& call, Milestone& milestone, std::uint32_t run, std::int64_t end_ns) {
   if (in_forked_child()) return NotInForkedChild(options_.rank);
-  const bool background = call.options().background;
+  const bool background = call.in_background();
   while (!milestone.passed(run)) {
     const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
     if (left_ns <= 0) {
