@@ -99,11 +99,12 @@ bool Engine::BeginAtOnce(Call& call) {
     Advance();
     if (!executor_->idle()) call.KeepForEngine();
   }
-  const bool fails = failing_ > 0;
+  const bool others_wait = failing_ > 0 || transport_->HoldsSent();
   FreeSeat();
   // The run itself needs no other thread, because its caller has promised to drive it. But a thread that found the seat
-  // taken meanwhile has queued its call, and a failure that has begun needs a driver until it is over.
-  if (fails || !queue_.empty()) WakeThread();
+  // taken meanwhile has queued its call, a failure that has begun needs a driver until it is over, and a peer may wait
+  // for what the transport has not sent yet: an answer to a question that was taken in beside the run.
+  if (others_wait || !queue_.empty()) WakeThread();
   return true;
 }
 

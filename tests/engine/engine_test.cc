@@ -209,6 +209,16 @@ TEST_F(EngineTest, TheEnginesThreadSendsTheRestOfAMessageWhoseSendHasEnded) {
   EXPECT_GT(transport().sleeps, 0) << "it sleeps where the transport wakes it";
 }
 
+// A call that runs at once looks after the transport now and then, which may answer peers.
+TEST_F(EngineTest, TheEnginesThreadSendsWhatACallThatRanAtOnceHasLeft) {
+  transport().held_for = 50;
+  executor().ends_next = true;
+  Call& call = NewCall();
+  EXPECT_TRUE(call.done(call.Submit(kDrives)));
+  for (int ms = 0; transport().held_for > 0 && ms < 20'000; ++ms) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(transport().held_for, 0);
+}
+
 TEST_F(EngineTest, TheClockOfACallStartsWhenADriverLooks) {
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);
