@@ -180,14 +180,22 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
 void Call::AwaitElsewhere(std::uint32_t run) {
   if (in_forked_child()) return;
   MarkAwaited(run);
-  if (!done(run)) CallbackThreads::MayBlock();  // perhaps a callback waits, for a later callback
+  if (done(run)) return;
+  CallbackThreads::MayBlock();  // perhaps a callback waits, for a later callback
+  // The wait begins before it can be ended, by whoever ends the run.
+  engine_->BeginEagerWait();
+  bool is_first = false;
+  bool replaces = false;
   {
     const MutexLock lock(mutex_);
-    if (done(run) || awaited_elsewhere_) return;
-    awaited_elsewhere_ = true;
-    has_listeners_.store(true, std::memory_order_seq_cst);
+    is_first = !done(run) && awaited_elsewhere_ != run;
+    replaces = is_first && awaited_elsewhere_.has_value();  // an earlier run, of whose end TellListeners is to come
+    if (is_first) {
+      awaited_elsewhere_ = run;
+      has_listeners_.store(true, std::memory_order_seq_cst);
+    }
   }
-  engine_->BeginEagerWait();
+  if (!is_first || replaces) engine_->EndEagerWait();
   if (done(run)) TellListeners();  // Finish may not have seen has_listeners_
 }
 
@@ -201,8 +209,9 @@ void Call::TellListeners() {
                                                [this](const Callback& callback) { return done(callback.run); });
     std::move(callbacks_.begin(), not_due, std::back_inserter(due));
     callbacks_.erase(callbacks_.begin(), not_due);
-    was_awaited = std::exchange(awaited_elsewhere_, false);
-    has_listeners_.store(!callbacks_.empty(), std::memory_order_seq_cst);
+    was_awaited = awaited_elsewhere_.has_value() && done(*awaited_elsewhere_);
+    if (was_awaited) awaited_elsewhere_.reset();
+    has_listeners_.store(!callbacks_.empty() || awaited_elsewhere_.has_value(), std::memory_order_seq_cst);
   }
   if (was_awaited) engine_->EndEagerWait();
   for (Callback& callback : due) {

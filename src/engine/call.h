@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -156,7 +157,7 @@ class Call {
   void Keep(std::uint32_t run, absl::Status error);
   // How `run` has ended; OK for a run that has not ended. FailedPrecondition where that is forgotten.
   absl::Status ResultOf(std::uint32_t run) const;
-  // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.
+  // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun for such a run.
   void TellListeners();
 
   const std::shared_ptr<const Program> program_;
@@ -185,7 +186,7 @@ class Call {
   mutable Mutex mutex_;
   std::deque<Failure> failures_ TUTTI_GUARDED_BY(mutex_);  // the last runs that did not end OK
   std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
-  bool awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_) = false;
+  std::optional<std::uint32_t> awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_);  // the run of the last AwaitElsewhere
 };
 
 }  // namespace tutti

@@ -407,7 +407,7 @@ void Engine::Close(Channel& channel) {
          absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
   }
   while (channel.failure.begun && !channel.failure.over) {
-    if (!Poll()) Rest(kNeverNanos);
+    if (!Poll()) Rest(kNeverNanos, /*patient=*/false);
     if (claims_.load() == 0) continue;
     FreeSeat();
     ClaimDriver();

@@ -190,8 +190,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool BeginAtOnce(Call& call);
   // A rank that waits looks after its peers' health and its deadlines at least this often.
   static constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
-  // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
-  void Rest(std::int64_t end_ns) TUTTI_REQUIRES(seat_);
+  // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice; not at all
+  // where `patient` and somebody waits elsewhere (BeginEagerWait).
+  void Rest(std::int64_t end_ns, bool patient) TUTTI_REQUIRES(seat_);
   // Sleeps for `slice`, or until a message or a peer's ring comes; not at all where `doorbell` is no longer the count
   // of the rings.
   void SleepForNewsAndMessages(std::uint32_t doorbell, absl::Duration slice) TUTTI_REQUIRES(seat_);

@@ -141,6 +141,7 @@ bool Engine::PollsOn(const Goal& goal, Backoff& backoff) {
 void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
   const bool is_engine_thread = goal.milestone == nullptr;
+  const bool patient = is_engine_thread && !goal.eager;
   const auto reached = [&]() TUTTI_REQUIRES(seat_) {
     if (goal.milestone != nullptr) return goal.milestone->passed(goal.run);
     return executor_->idle() && queue_.empty() && !transport_->HoldsSent();
@@ -154,13 +155,13 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
     // until its own call has ended.
     if (claims_.load() > 0 || (is_engine_thread && stop_.load())) break;
     // The engine thread comes back here at once, with an eager goal, because BeginEagerWait has woken it.
-    if (is_engine_thread && !goal.eager && eager_waits_.load() > 0) break;
+    if (patient && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
       ShowAfterMove();
     } else {
       if (is_engine_thread) thread_time_.BeginWait();
-      if (executor_->all_in_background() || !PollsOn(goal, backoff)) Rest(goal.end_ns);
+      if (executor_->all_in_background() || !PollsOn(goal, backoff)) Rest(goal.end_ns, patient);
     }
     if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
@@ -168,7 +169,7 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   ShowAfterMove();
 }
 
-void Engine::Rest(std::int64_t end_ns) {
+void Engine::Rest(std::int64_t end_ns, bool patient) {
   const std::int64_t now_ns = options_.now_ns();
   presence_.heartbeat_ns.store(now_ns, std::memory_order_relaxed);
   CheckHealth(now_ns);
@@ -182,7 +183,7 @@ void Engine::Rest(std::int64_t end_ns) {
   // Poll finds what happened before the stores above; threads and ranks that bring something afterwards ring.
   if (Poll()) {
     EndMessageWait();
-  } else if (!stop_.load() && claims_.load() == 0) {
+  } else if (!stop_.load() && claims_.load() == 0 && !(patient && eager_waits_.load() > 0)) {
     thread_time_.BeforeSleep();
     const bool holds_sent = transport_->HoldsSent();
     const bool messages = executor_->waits_for_messages() || holds_sent;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
@@ -269,6 +270,68 @@ TEST(EngineOnASharedProcessor, DoesNotSpin) {
   EXPECT_GT(PollsBeforeSleep(/*peer_shares_processor=*/false), 1000);
   EXPECT_LT(PollsBeforeSleep(/*peer_shares_processor=*/true), 200);
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
+// A driver that waits for signals and holds what it has sent sleeps in its transport, where the test sees it sleep, and
+// polls before it sleeps as it is told to: about twice, or a hundred times where somebody waits.
+constexpr int kHoldsForever = 1 << 30;
+constexpr int kManyPolls = 50;
+
+TEST_F(EngineTest, ADriverThatIsAboutToSleepSeesThatSomebodyWaitsElsewhere) {
+  transport().held_for = kHoldsForever;
+  Call& call = NewCall();
+  std::atomic<int> checks = 0, polls = 0;
+  transport().on_check = [&] {
+    if (++checks > 1) return;
+    call.AwaitElsewhere(1);
+    polls = -executor().polls;
+  };
+  transport().on_sleep = [&] {
+    if (checks > 0 && polls <= 0) polls += executor().polls;
+  };
+  const std::uint32_t run = call.Submit({});
+  while (polls <= 0) std::this_thread::yield();
+  EXPECT_GT(polls, kManyPolls);
+  executor().ends_next = true;
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
+  transport().held_for = 0;
+}
+
+TEST_F(EngineTest, TheEndOfARunEndsNoEagerWaitForTheNextRun) {
+  transport().held_for = kHoldsForever;
+  transport().sleeps_until_woken = true;
+  Call& call = NewCall();
+  std::atomic<int> wakes = 0;
+  std::latch woken(1), goes_on(1);
+  const std::uint32_t first = call.Submit({});
+  while (transport().sleeps == 0) std::this_thread::yield();
+  executor().ends_next = true;
+  transport().on_wake = [&] {
+    if (++wakes > 1) return;
+    woken.count_down();
+    goes_on.wait();
+  };
+  std::thread waits_for_first([&] { call.AwaitElsewhere(first); });
+  woken.wait();
+  while (!call.done(first)) std::this_thread::yield();
+  const std::uint32_t second = call.Submit({});
+  call.AwaitElsewhere(second);
+  goes_on.count_down();
+  waits_for_first.join();
+  // The polls of the engine's thread from one sleep to the next. It drives anew, because GoneFrom takes its seat.
+  const auto polls = [&] {
+    const int before = executor().polls, sleeps = transport().sleeps;
+    engine().GoneFrom(channel());
+    while (transport().sleeps == sleeps) std::this_thread::yield();
+    return executor().polls - before;
+  };
+  polls();
+  int most = 0;
+  for (int i = 0; i < 10; ++i) most = std::max(most, polls());
+  EXPECT_GT(most, kManyPolls);
+  executor().ends_next = true;
+  EXPECT_EQ(call.Wait(second, false, kNeverNanos), absl::OkStatus());
+  transport().held_for = 0;
 }
 
 TEST_F(EngineTest, WaitMayEndBeforeTheCall) {

@@ -38,7 +38,10 @@ class TestTransport final : public ForwardingTransport {
  public:
   explicit TestTransport(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
 
-  absl::Span<const Loss> Check() override { return losses.empty() ? ForwardingTransport::Check() : losses; }
+  absl::Span<const Loss> Check() override {
+    if (on_check != nullptr) on_check();
+    return losses.empty() ? ForwardingTransport::Check() : losses;
+  }
   bool Progress() override {
     if (held_for > 0) --held_for;
     return ForwardingTransport::Progress();
@@ -50,9 +53,14 @@ class TestTransport final : public ForwardingTransport {
   }
   void Sleep(absl::Time until) override {
     ++sleeps;
+    if (on_sleep != nullptr) on_sleep();
     const std::int64_t ns = absl::ToInt64Nanoseconds(until - absl::Now());
     if (ns < shortest_sleep_ns) shortest_sleep_ns = ns;
     ForwardingTransport::Sleep(sleeps_until_woken ? absl::InfiniteFuture() : until);
+  }
+  void Wake() override {
+    ForwardingTransport::Wake();
+    if (on_wake != nullptr) on_wake();
   }
   std::optional<Note> TakeNote() override {
     if (notes.empty()) return ForwardingTransport::TakeNote();
@@ -76,7 +84,7 @@ class TestTransport final : public ForwardingTransport {
   std::atomic<int> held_for = 0;  // after so many calls of Progress, a message that has been sent has left this rank
   std::function<void()> on_shutdown;
   std::atomic<bool> shut_down = false;
-  std::function<void()> on_drain;
+  std::function<void()> on_drain, on_check, on_sleep, on_wake;
   bool sleeps_until_woken = false;
   std::atomic<int> sleeps = 0;
   std::atomic<std::int64_t> shortest_sleep_ns = std::numeric_limits<std::int64_t>::max();  // as asked for
