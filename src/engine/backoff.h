@@ -21,6 +21,8 @@ class Backoff {
       ++count_;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("isb" : : : "memory");  // most processors do not pause at a yield
 #endif
       return true;
     }
