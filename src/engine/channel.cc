@@ -507,7 +507,7 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   // What else the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
   const bool told = left_[static_cast<std::size_t>(peer)] || gave_up_[static_cast<std::size_t>(peer)];
   const bool leaves = told || (closed && run.program.point_to_point);
-  return (leaves && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.transport().HasLeft(p.world_rank);
+  return (leaves && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.leavers().HasLeft(p.world_rank);
 }
 
 bool Channel::maps_all_peers() const {

@@ -33,7 +33,8 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
       presence_(*options_.presence[static_cast<std::size_t>(options_.rank)]),
       executor_(std::move(executor)),
       looked_around_ns_(options_.now_ns()),
-      inquiries_(*transport_, static_cast<int>(options_.presence.size())) {
+      inquiries_(*transport_, static_cast<int>(options_.presence.size())),
+      leavers_(*transport_, options_.presence.size(), options_.now_ns) {
   transport_->ShowWaitsFor(&held_up_by_);
   // The counter is read before the thread exists: the thread may start after the first call, and must notice that call.
   const std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
@@ -194,9 +195,9 @@ void Engine::CheckHealth(std::int64_t now_ns) {
     if (deadline_ns != 0) next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
   if (recently_checked && now_ns < next_deadline_ns_) return;
-  last_check_ns_ = now_ns;
   if (IsTimeToLookAround(now_ns)) DrainTransport(now_ns);
   TakeInNews();
+  leavers_.BeginLook();
   for (Run* const run : executor_->active()) {
     if (run->channel.failure.begun) continue;
     const absl::Status status = CheckRun(*run, now_ns);
@@ -204,7 +205,9 @@ void Engine::CheckHealth(std::int64_t now_ns) {
     if (absl::IsDeadlineExceeded(status)) run->channel.failure.awaited = AwaitedBy(*run);
     Fail(run->channel, status);
   }
+  leavers_.EndLook();
   Show(FindHeldUp(now_ns));
+  last_check_ns_ = options_.now_ns();  // a check may take long
 }
 
 absl::Duration Engine::TimeoutOf(const Run& run) const {

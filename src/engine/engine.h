@@ -22,6 +22,7 @@
 #include "engine/driver_seat.h"
 #include "engine/executor.h"
 #include "engine/inquiries.h"
+#include "engine/leavers.h"
 #include "engine/message_wait.h"
 #include "engine/run.h"
 #include "engine/submission_queue.h"
@@ -148,6 +149,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ThreadTime& thread_time() const { return thread_time_; }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
+  // For the driver, in a look at the health of peers.
+  Leavers& leavers() TUTTI_NO_THREAD_SAFETY_ANALYSIS { return leavers_; }
   // The ranks of `channel` that make no more calls on it: ranks that are lost (dead, shut down with an error, or given
   // up), and ranks that have left the channel or the world.
   std::vector<Rank> GoneFrom(const Channel& channel);
@@ -301,6 +304,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The earliest deadline of the calls under way, as of the last CheckHealth.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
+  Leavers leavers_ TUTTI_GUARDED_BY(seat_);
   MessageWait message_wait_ TUTTI_GUARDED_BY(seat_);
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 

@@ -368,6 +368,20 @@ TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
               AllOf(HasSubstr("rank 1 has left"), HasSubstr("without call 0"), HasSubstr("for which rank 0 waits")));
 }
 
+// An answer of the transport may take as long as all that has arrived takes to be taken in.
+TEST_F(EngineTest, ACheckOfManyCallsAsksOnceWhetherARankHasLeft) {
+  for (int i = 0; i < kLanes; ++i) NewCall().Submit(kDrives);
+  int checks = 0;
+  transport().on_check = [&] { ++checks; };
+  TestClock::step_ns = kSecond / 1000;
+  const absl::Status status = calls_[0]->Wait(1, false, TestClock::now_ns + kSecond / 5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GT(transport().asked, 0);
+  EXPECT_LE(transport().asked, checks);
+  TestClock::step_ns = 0;
+  engine().Abort(channel(), absl::AbortedError("enough"));
+}
+
 // A rank may leave because its calls in another group failed; the error then names that loss, too.
 TEST_F(EngineTest, ARankThatLeavesAfterALossOutsideTheGroupIsToldWithTheLoss) {
   transport().left = 1;

@@ -74,12 +74,16 @@ class TestTransport final : public ForwardingTransport {
     ForwardingTransport::Shutdown(cause);
     if (on_shutdown != nullptr) on_shutdown();
   }
-  bool HasLeft(Rank peer) override { return peer == left || ForwardingTransport::HasLeft(peer); }
+  bool HasLeft(Rank peer) override {
+    ++asked;
+    return peer == left || ForwardingTransport::HasLeft(peer);
+  }
   bool IsReceivingFrom(Rank peer) const override { return receiving || ForwardingTransport::IsReceivingFrom(peer); }
 
   std::vector<Loss> losses;
   std::vector<Note> notes;
   Rank left = -1;
+  int asked = 0;                  // calls of HasLeft
   bool receiving = false;         // from every peer
   std::atomic<int> held_for = 0;  // after so many calls of Progress, a message that has been sent has left this rank
   std::function<void()> on_shutdown;
