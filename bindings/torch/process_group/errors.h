@@ -10,13 +10,14 @@
 
 namespace tutti::dist {
 
-// The exception for a call of the process group that `group` describes; null for an OK status.
-inline std::exception_ptr ExceptionOf(const absl::Status& status, const std::string& group) {
+// The exception for a call of the process group that `group` describes; null for an OK status. The text of an error of
+// time begins with `timeout`, in which programs that use torch look for this word.
+inline std::exception_ptr ExceptionOf(const absl::Status& status, const std::string& group,
+                                      const char* timeout = "the timeout has ended the call: ") {
   if (status.ok()) return nullptr;
-  // Programs that use torch look for the word timeout in the text of an error.
-  const char* const timeout = absl::IsDeadlineExceeded(status) ? "the timeout has ended the call: " : "";
+  const char* const begin = absl::IsDeadlineExceeded(status) ? timeout : "";
   try {
-    nn::ThrowIfError(absl::Status(status.code(), absl::StrCat(timeout, status.message(), group)));
+    nn::ThrowIfError(absl::Status(status.code(), absl::StrCat(begin, status.message(), group)));
   } catch (...) {
     return std::current_exception();
   }

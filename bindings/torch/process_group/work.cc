@@ -243,7 +243,9 @@ void ProcessGroupWork::WaitForCalls(std::chrono::milliseconds timeout) {
       timeout > kNoTimeout ? Later(WaitClock::now(), timeout) : WaitClock::time_point::max();
   for (tutti::Work& work : state_->calls.works) {
     const absl::Status status = WaitInterruptibly(work, end);
-    if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
+    if (!work.done()) {
+      std::rethrow_exception(ExceptionOf(status, *state_->group, "the timeout of the wait has passed: "));
+    }
   }
 }
 
