@@ -158,6 +158,37 @@ def test_a_backward_after_the_step_of_another_optimizer(strategy):
     run_trainers(2, trains_adversaries, strategy)
 
 
+class WithBackbone(Model):
+    """A model whose first layer BackboneFinetuning freezes at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = self.net[0]
+
+    def configure_optimizers(self):
+        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr)
+
+
+def unfreezes_a_backbone(rank, strategy, options):
+    model = WithBackbone()
+    before = weights_of(model.backbone)
+    after = []
+    model.on_train_epoch_end = lambda: after.append(weights_of(model.backbone))
+    finetuning = pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=1, verbose=False)
+    trainer(strategy, callbacks=[finetuning], **options).fit(model, loader(shuffle=True))
+    assert torch.equal(after[0], before) and not torch.equal(after[1], before)
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy, options", [
+    *((strategy, {}) for strategy in NOT_QADAM), ("tutti:gradient_allreduce,autotune=true", {}), ("ddp_sharded", {}),
+    ("horovod", {"devices": 1}),
+], ids=str)
+def test_a_backbone_that_is_unfrozen_later(strategy, options):
+    ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("strategy", NOT_QADAM)
 def test_manual_optimization_of_several_optimizers(strategy):
     ours, loss = run_trainers(2, optimizes_by_hand, strategy)[0]

@@ -137,5 +137,35 @@ def mistakes(rank):
     assert model.module.weight.grad is not None
 
 
+def unfreezes(rank):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
+    module[0].requires_grad_(False)
+    model = DistributedDataParallel(module)
+    tutti.torch.register(model, "gradient_allreduce")
+    model(torch.full((1, 3), 1.0 + rank)).sum().backward()
+    module[0].requires_grad_(True)
+    with pytest.raises(ValueError, match="parameter 0.weight was unfrozen"):
+        model(torch.full((1, 3), 1.0 + rank)).sum().backward()
+
+
+def test_a_parameter_that_is_unfrozen_later():
+    run_ranks(2, unfreezes)
+
+
+def unfreezes_what_is_ignored(rank):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
+    module[0].requires_grad_(False)
+    module._ddp_params_and_buffers_to_ignore = ["0.weight", "0.bias"]
+    model = DistributedDataParallel(module)
+    tutti.torch.register(model, "gradient_allreduce")
+    module[0].requires_grad_(True)
+    model(torch.full((1, 3), 1.0 + rank)).sum().backward()
+    assert module[0].weight.grad is not None
+
+
+def test_an_ignored_parameter_may_be_unfrozen():
+    run_ranks(2, unfreezes_what_is_ignored)
+
+
 def test_mistakes():
     run_ranks(2, mistakes)

@@ -13,6 +13,7 @@
 #include "bindings/torch/process_group/tensors.h"
 #include "bindings/torch/process_group/work.h"
 #include "tutti/torch/errors.h"
+#include "tutti/torch/parameter_facts.h"
 #include "tutti/torch/streams.h"
 
 namespace tutti::dist {
@@ -43,7 +44,9 @@ bool Equal(const BucketContents& a, const BucketContents& b) {
 
 std::shared_ptr<GradientExchange> GradientExchange::Create(ProcessGroupTutti& group, const NamedParameters& parameters,
                                                            const std::string& strategy) {
-  const at::Device device = parameters.empty() ? at::Device(at::kCPU) : parameters[0].second.device();
+  const auto trained = std::find_if(parameters.begin(), parameters.end(),
+                                    [](const auto& named) { return named.second.requires_grad(); });
+  const at::Device device = trained == parameters.end() ? at::Device(at::kCPU) : trained->second.device();
   std::unique_ptr<Communicator> communicator = group.NewCommunicator(device);
   const MemoryKind memory = device.is_cuda() ? MemoryKind::kDevice : MemoryKind::kHost;
   std::unique_ptr<BucketExchange> exchange = nn::ValueOrThrow(BucketExchange::Create(*communicator, strategy, memory));
@@ -58,7 +61,11 @@ GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, s
           std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)}), "exchange")),
       results_(results),
       parameters_(parameters) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) places_[parameters_[i].second.unsafeGetTensorImpl()] = i;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i].second;
+    const bool is_first = places_.try_emplace(parameter.unsafeGetTensorImpl(), i).second;
+    if (is_first && !parameter.requires_grad()) frozen_.push_back(i);
+  }
   Track(this, live_);
 }
 
@@ -91,6 +98,13 @@ BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) co
   TORCH_CHECK(count == buffer.numel(), "tutti: DDP's bucket ", bucket.getIndex(), " has ", buffer.numel(),
               " elements, and its parameters have ", count);
   return contents;
+}
+
+void GradientExchange::CheckFrozen() const {
+  for (const std::size_t place : frozen_) {
+    const auto& [name, parameter] = parameters_[place];
+    if (parameter.requires_grad()) nn::ThrowIfError(nn::ParameterWasChanged(name, nn::kUnfrozen));
+  }
 }
 
 std::string GradientExchange::NamesOf(const ::c10d::GradBucket& bucket) const {
@@ -138,7 +152,10 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradB
   // of its gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
   const std::shared_ptr<Live> live = this->live();
   MoveToArena(*live->communicator, buffer);
-  if (index == 0) training_step_ = step();  // DDP hands over its buckets in their order
+  if (index == 0) {  // DDP hands over its buckets in their order
+    CheckFrozen();
+    training_step_ = step();
+  }
   if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index].contents)) {
     SetBucket(bucket, std::move(contents));
   }

@@ -25,8 +25,8 @@ class GradientExchange {
   using NamedParameters = std::vector<std::pair<std::string, at::Tensor>>;
 
   // Collective over the ranks of `group`, which gives the exchange a communicator of its own: the exchange's calls
-  // never meet other calls of the group. Throws as ThrowIfError does: ValueError names a strategy or option that is
-  // wrong.
+  // never meet other calls of the group. `parameters` are those that DDP does not ignore; of a parameter with several
+  // names the first one counts. Throws as ThrowIfError does: ValueError names a strategy or option that is wrong.
   static std::shared_ptr<GradientExchange> Create(ProcessGroupTutti& group, const NamedParameters& parameters,
                                                   const std::string& strategy);
   // `results` is a stream of the GPU on which the parameters are, if any: see ProcessGroupWork.
@@ -64,6 +64,8 @@ class GradientExchange {
   // Makes what `bucket` holds known, which is `contents`.
   void SetBucket(::c10d::GradBucket& bucket, BucketContents contents);
   BucketContents ContentsOf(const ::c10d::GradBucket& bucket) const;
+  // Throws ValueError where a parameter is trained that was frozen at first: DDP does not exchange its gradient.
+  void CheckFrozen() const;
   std::string NamesOf(const ::c10d::GradBucket& bucket) const;
   // The end of an error of bucket `index`, which holds the parameters `names`.
   std::string WaitedFor(int index, const std::string& names) const;
@@ -74,6 +76,7 @@ class GradientExchange {
   const std::optional<c10::Stream> results_;
   const NamedParameters parameters_;  // in the module's order; kept, so that no other tensor takes the address of one
   std::unordered_map<const at::TensorImpl*, std::size_t> places_;  // of the parameters in `parameters_`
+  std::vector<std::size_t> frozen_;                                // the places of those that are not trained
   std::vector<Bucket> buckets_;
   std::int64_t training_step_ = 0;  // that of the buckets which are exchanged now
 };

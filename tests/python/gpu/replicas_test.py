@@ -53,6 +53,27 @@ def test_the_state_of_an_optimizer_travels_to_another_gpu():
         assert mine["exp_avg"].device == GPU and torch.equal(mine["exp_avg"], whole["exp_avg"])
 
 
+class WithTable(torch.nn.Module):
+    """A layer on the GPU, beside a table of this rank's own on the CPU."""
+
+    _ddp_params_and_buffers_to_ignore = ["table.weight"]
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(4, 3)
+        self.layer = torch.nn.Linear(3, 2).to(GPU)
+
+    def forward(self, places):
+        return self.layer(self.table(places).to(GPU))
+
+
+def test_the_first_parameter_is_ignored_and_on_the_cpu():
+    model = torch.nn.parallel.DistributedDataParallel(WithTable())
+    tutti.torch.register(model, "bytegrad")
+    model(torch.tensor([1])).sum().backward()
+    assert model.module.table.weight.grad is not None and model.module.layer.weight.grad.device == GPU
+
+
 def test_sync_batchnorm():
     layer = tutti.torch.convert_sync_batchnorm(torch.nn.BatchNorm1d(3)).to(GPU)
     inputs = torch.arange(12.0, device=GPU).view(4, 3)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _batches, _environment, _failures, _names, _states
+from tutti.lightning import _batches, _environment, _failures, _finetuning, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 
@@ -128,9 +128,10 @@ class TuttiStrategy(Remade):
 
     def configure_ddp(self) -> None:
         if self.exchanges_gradients and not self.autotunes:
-            super().configure_ddp()
-            if self._exchange is None:  # the DistributedDataParallel of a module that overrides configure_ddp
-                self._register_ddp_hooks()
+            with self._exchanging_what_is_unfrozen_later():
+                super().configure_ddp()
+                if self._exchange is None:  # the DistributedDataParallel of a module that overrides configure_ddp
+                    self._register_ddp_hooks()
             return
         # The optimizers come first: the number of warm-up steps is an argument of QAdamOptimizer.
         super().setup_optimizers(self.lightning_module.trainer)
@@ -151,12 +152,22 @@ class TuttiStrategy(Remade):
         # Lightning's own function registers hooks of torch, on GPUs alone.
         self._exchange = tutti.torch.register(self.model, self.exchanged_by.name)
 
+    @contextlib.contextmanager
+    def _exchanging_what_is_unfrozen_later(self) -> Iterator[None]:
+        """Lets the wrapper that is made inside exchange what a callback has frozen for the first epochs, too."""
+        frozen = _finetuning.frozen_by_callbacks(self.lightning_module.trainer, self.classes.PACKAGE)
+        if frozen:
+            self._ddp_kwargs = {**self._ddp_kwargs, "find_unused_parameters": True}
+        with _finetuning.trained(frozen):
+            yield
+
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
-        options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
         if self.exchanged_by.exchanges == "momentum":
             self._check_qadam()
-        wrapper = tutti.torch.DistributedDataParallel(
-            module, self.optimizers, self._named, autotune=self.autotunes, **options)
+        with self._exchanging_what_is_unfrozen_later():
+            options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
+            wrapper = tutti.torch.DistributedDataParallel(
+                module, self.optimizers, self._named, autotune=self.autotunes, **options)
         self.exchanged_by = tutti.torch.parse_strategy(wrapper.strategy)
         return wrapper
 

@@ -198,13 +198,21 @@ class GradientExchange:
         self._exchange.set_loss_scale(scale)
 
 
+def _parameters_of(model: torch.nn.parallel.DistributedDataParallel) -> list[tuple[str, torch.Tensor]]:
+    """The parameters that ``model`` does not ignore, by all their names."""
+    # DDP knows a parameter of the outermost module by a name that begins with a dot.
+    return [(name, parameter) for name, parameter in model.module.named_parameters(remove_duplicate=False)
+            if (name if "." in name else f".{name}") not in model.parameters_to_ignore]
+
+
 def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) -> GradientExchange:
     """Lets stock DistributedDataParallel exchange its gradients by ``strategy``, such as ``"bytegrad"``.
 
     Call it once, after the model was wrapped and before the first backward, on all ranks of the model's process group,
     which must run on the backend ``tutti``. DDP's buckets move to memory that the ranks of this machine map (see
     :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own, with one exception: gradients are
-    averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``. With ``average=false``, where
+    averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``. A parameter that is unfrozen
+    later, whose gradient DDP does not exchange, is a ValueError of the next backward. With ``average=false``, where
     they are added up instead, call ``zero_grad()`` before each backward that exchanges: DDP hands over what ``grad`` held
     before as well, so that the next exchange adds up an earlier sum once more on every rank.
     Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
@@ -221,7 +229,7 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
         raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")
     backend = _backend_of(model.process_group, "register")
-    exchange = _core().GradientExchange(backend, list(model.module.named_parameters()), strategy)
+    exchange = _core().GradientExchange(backend, _parameters_of(model), strategy)
     try:
         exchange.register(model.reducer)
     except RuntimeError as error:

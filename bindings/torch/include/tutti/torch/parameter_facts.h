@@ -15,6 +15,9 @@
 
 namespace tutti::nn {
 
+// What has happened to a parameter that is trained now, and was not when the module was wrapped.
+inline constexpr absl::string_view kUnfrozen = "unfrozen (requires_grad)";
+
 class ParameterFacts {
  public:
   explicit ParameterFacts(const torch::Tensor& parameter)
@@ -41,7 +44,7 @@ class ParameterFacts {
       return absl::StrCat("moved from ", device_.str(), " to ", parameter_.device().str());
     }
     if (parameter_.sizes() != sizes_) return "given another shape";
-    return parameter_.requires_grad() && !trained_ ? "unfrozen (requires_grad)" : "";
+    return parameter_.requires_grad() && !trained_ ? std::string(kUnfrozen) : "";
   }
 
  private:

@@ -1,0 +1,29 @@
+"""Callbacks that freeze a part of the module, and let it train from a later epoch on, such as BackboneFinetuning."""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def frozen_by_callbacks(trainer: Any, package: str) -> list[torch.nn.Parameter]:
+    """The frozen parameters of the module that ``trainer`` trains, where a callback may unfreeze some of them later."""
+    finetuning = importlib.import_module(f"{package}.callbacks").BaseFinetuning
+    if not any(isinstance(callback, finetuning) for callback in trainer.callbacks):
+        return []
+    return [parameter for parameter in trainer.lightning_module.parameters()
+            if not parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())]
+
+
+@contextlib.contextmanager
+def trained(frozen: list[torch.nn.Parameter]) -> Iterator[None]:
+    """Lets the parameters ``frozen`` require gradients inside: a wrapper that is made there exchanges them, too."""
+    for parameter in frozen:
+        parameter.requires_grad_(True)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
