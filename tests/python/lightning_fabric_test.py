@@ -153,6 +153,26 @@ def test_qadam_takes_the_warm_up_of_its_optimizer():
     run_trainers(2, warms_up)
 
 
+def clips_momentum(rank):
+    made, module = fabric("tutti:qadam"), Model().net
+    model, optimizer = made.setup(module, tutti.lightning.QAdamOptimizer(module.parameters(), 0.05, warmup_steps=2))
+    data = list(loader(count=24, seed=rank))
+    for inputs, targets in data:
+        optimizer.zero_grad()
+        made.backward(torch.nn.functional.mse_loss(model(inputs), targets))
+        for limit in ({"max_norm": 1.0}, {"clip_val": 1.0}):
+            if optimizer.frozen:
+                with pytest.raises(ValueError, match="after the warm-up the gradients are momentum"):
+                    made.clip_gradients(model, optimizer, **limit)
+            else:
+                made.clip_gradients(model, optimizer, **limit)
+        optimizer.step()
+
+
+def test_momentum_is_not_clipped():
+    run_trainers(2, clips_momentum)
+
+
 def takes_options(rank):
     made = fabric("tutti:decentralized,find_unused_parameters=true,broadcast_buffers=false,gradient_as_bucket_view=true")
     module = Model().net

@@ -158,6 +158,46 @@ def test_a_backward_after_the_step_of_another_optimizer(strategy):
     run_trainers(2, trains_adversaries, strategy)
 
 
+class ClipsInAHook(Model):
+
+    clipped = 0
+
+    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None):
+        self.clip_gradients(optimizer, 0.5, "norm")
+        self.clipped += 1
+
+
+class ClipsByHand(Model):
+
+    clipped = 0
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(self.loss(batch))
+        self.clip_gradients(optimizer, 0.5, "value")
+        self.clipped += 1
+        optimizer.step()
+
+
+def clips_momentum(rank, kind):
+    model = kind(optimizer="qadam")
+    fitted = trainer("qadam")
+    with pytest.raises(ValueError, match="after the warm-up the gradients are momentum"):
+        fitted.fit(model, loader())
+    assert model.clipped == 4, "the steps of the warm-up"
+    assert "clip_gradients" not in vars(fitted.strategy.precision_plugin)
+
+
+@pytest.mark.parametrize("kind", [ClipsInAHook, ClipsByHand])
+def test_momentum_is_not_clipped(kind):
+    run_trainers(2, clips_momentum, kind)
+
+
 class WithBackbone(Model):
     """A model whose first layer BackboneFinetuning freezes at first."""
 

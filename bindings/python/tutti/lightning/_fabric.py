@@ -13,6 +13,7 @@ import tutti.torch
 from tutti.lightning import _environment, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._strategy import Remade
+from tutti.lightning.qadam import check_clipping
 
 
 class _SyncControl:
@@ -118,6 +119,18 @@ class TuttiFabricStrategy(Remade):
         for exchange in map(self._exchange_of, models):
             if exchange is not None:
                 exchange.set_loss_scale(scale)
+
+    def clip_gradients_norm(
+        self, module: torch.nn.Module, optimizer: torch.optim.Optimizer, *arguments: Any, **keywords: Any
+    ) -> torch.Tensor:
+        check_clipping(optimizer)
+        return super().clip_gradients_norm(module, optimizer, *arguments, **keywords)
+
+    def clip_gradients_value(
+        self, module: torch.nn.Module, optimizer: torch.optim.Optimizer, *arguments: Any, **keywords: Any
+    ) -> None:
+        check_clipping(optimizer)
+        super().clip_gradients_value(module, optimizer, *arguments, **keywords)
 
     def get_module_state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
         if isinstance(module, tutti.torch.DistributedDataParallel):

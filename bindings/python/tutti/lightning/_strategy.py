@@ -1,6 +1,7 @@
 """Training by a strategy of Tutti inside Lightning's Trainer: what Tutti adds to Lightning's own DDPStrategy."""
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -14,6 +15,7 @@ import tutti.torch
 from tutti.lightning import _batches, _environment, _failures, _finetuning, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
+from tutti.lightning.qadam import check_clipping
 
 
 class SyncsBatchNorm:
@@ -164,6 +166,7 @@ class TuttiStrategy(Remade):
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
         if self.exchanged_by.exchanges == "momentum":
             self._check_qadam()
+            self._check_clipping_of_momentum()
         with self._exchanging_what_is_unfrozen_later():
             options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
             wrapper = tutti.torch.DistributedDataParallel(
@@ -186,6 +189,18 @@ class TuttiStrategy(Remade):
             mistake = "qadam works on momentum, which clipping would change: leave gradient_clip_val out"
         if mistake is not None:
             raise self.classes.MisconfigurationException(mistake)
+
+    def _check_clipping_of_momentum(self) -> None:
+        """Lets the precision plugin, which clips for all hooks and functions of Lightning, check first, until ``teardown``."""
+        clip = self.precision_plugin.clip_gradients
+
+        @functools.wraps(clip)
+        def clip_checked(optimizer: Any, clip_val: float = 0.0, *arguments: Any, **keywords: Any) -> None:
+            if clip_val > 0:  # Lightning calls the function in each step
+                check_clipping(self.optimizers[0])
+            clip(optimizer, clip_val, *arguments, **keywords)
+
+        self.precision_plugin.clip_gradients = clip_checked
 
     def setup(self, trainer: Any) -> None:
         self._is_alone = False
@@ -242,6 +257,7 @@ class TuttiStrategy(Remade):
             self._wrapper._leave_optimizers()
             self.model = self.lightning_module
         self._exchange = None
+        vars(self.precision_plugin).pop("clip_gradients", None)  # what _check_clipping_of_momentum has put there
         if self._scaler is not None:
             self._scaler.load_state_dict(self.precision_plugin.scaler.state_dict())
             self.precision_plugin.scaler, self._scaler = self._scaler, None

@@ -8,6 +8,13 @@ import torch
 import tutti.torch
 
 
+def check_clipping(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ValueError where the gradients of ``optimizer``, which are to be clipped now, are momentum."""
+    if isinstance(optimizer, tutti.torch.QAdam) and optimizer.frozen:
+        raise ValueError("qadam: after the warm-up the gradients are momentum, and all later steps would go on from what is "
+                         "clipped: clip while optimizer.frozen is False only")
+
+
 class QAdamOptimizer(tutti.torch.QAdam):
     """:class:`tutti.torch.QAdam` that knows the number of warm-up steps, for ``configure_optimizers``.
 

@@ -56,9 +56,6 @@ class QAdam(torch.optim.Optimizer):
     ``step`` and ``state_dict`` raise ValueError until the model is wrapped again.
     """
 
-    # What the wrapper of the model owns; None before the model is wrapped, after `_leave`, and in a copy.
-    _replicas: weakref.ref[Any] | None = None
-    _kept: torch.Tensor | None = None  # the state while there is no wrapper, for the next one
     _how_to_use = 'pass it to tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first'
 
     def __init__(
@@ -69,6 +66,10 @@ class QAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
     ) -> None:
+        # What the wrapper of the model owns; None before the model is wrapped, after `_leave`, and in a copy. Fabric's
+        # view of the optimizer, which is of a derived class, looks for attributes of the object here.
+        self._replicas: weakref.ref[Any] | None = None
+        self._kept: torch.Tensor | None = None  # the state while there is no wrapper, for the next one
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @property
@@ -130,7 +131,7 @@ class QAdam(torch.optim.Optimizer):
         """What copies have, which belong to no model; m and v go with them."""
         replicas = self._living()
         kept = self._kept if replicas is None else states.to_tensor(replicas.save_qadam())
-        return {**super().__getstate__(), "_kept": kept}
+        return {**super().__getstate__(), "_replicas": None, "_kept": kept}
 
     def _mark_states(self) -> None:
         """Gives each parameter a state, so that code which looks there knows its key, and that there is one."""
