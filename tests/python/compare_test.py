@@ -137,7 +137,8 @@ def test_wrong_options(options, message):
 
 
 def test_the_backend_is_replaced():
-    assert [replaced(name, "tutti") for name in (None, "gloo", "tutti")] == ["tutti"] * 3
+    assert [replaced(name, "tutti") for name in (None, "gloo", "tutti", "GLOO")] == ["tutti"] * 4
+    assert replaced("CPU:GLOO", "tutti") == "cpu:tutti"
     assert replaced("cpu:gloo,cuda:nccl", "tutti") == "cpu:tutti,cuda:nccl"
     with pytest.raises(ValueError, match="nccl, which has no part for the CPU"):
         replaced("nccl", "tutti")

@@ -32,6 +32,7 @@ def replaced(named: str | None, backend: str) -> str:
     """The backend for a script that names `named`: the CPU's part is replaced, and other devices keep theirs."""
     if named is None:
         return backend
+    named = named.lower()  # as torch reads names
     if named in ("gloo", "tutti", "mpi", "undefined"):
         return backend
     parts = dict(part.split(":", 1) for part in named.split(",") if ":" in part)
