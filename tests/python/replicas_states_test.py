@@ -291,6 +291,9 @@ def wrong_arguments(rank):
         ddp(module, strategy="decentralised")
     with pytest.raises(ValueError, match='"broadcast", "average" or "leave"'):
         ddp(module, buffers="sum")
+    with pytest.raises(TypeError, match="bucket_cap_mb is a str; give a number of MiB"):
+        ddp(module, bucket_cap_mb="25")
+    ddp(net(), bucket_cap_mb=None)
     with pytest.raises(TypeError, match="torch.optim.Optimizer"):
         ddp(module, [module.parameters()], "decentralized")
     with pytest.raises(TypeError, match="strategy is a SGD; .* module, optimizer, strategy"):

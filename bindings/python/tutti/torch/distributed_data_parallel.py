@@ -4,6 +4,7 @@ import collections
 import contextlib
 import hashlib
 import io
+import numbers
 import operator
 import sys
 import warnings
@@ -89,6 +90,15 @@ def _calls_closure_first(optimizer: torch.optim.Optimizer) -> bool:
     return isinstance(optimizer, QAdam) or module.startswith("torch.optim.") and module != "torch.optim.lbfgs"
 
 
+def _bucket_bytes(bucket_cap_mb: float | None) -> int:
+    """The bytes of a bucket; None, as in torch's DistributedDataParallel, stands for 25 MiB."""
+    if bucket_cap_mb is None:
+        bucket_cap_mb = 25
+    if not isinstance(bucket_cap_mb, numbers.Real):
+        raise TypeError(f"bucket_cap_mb is a {type(bucket_cap_mb).__name__}; give a number of MiB, or None for 25")
+    return int(bucket_cap_mb * 2**20)
+
+
 class DistributedDataParallel(torch.nn.Module):
     """Keeps the replicas of ``module`` in step by ``strategy`` while it trains on all ranks of ``process_group``.
 
@@ -115,8 +125,8 @@ class DistributedDataParallel(torch.nn.Module):
     same on all ranks.
 
     With ``find_unused_parameters`` a backward need not reach all parameters: ``grad`` of those that no rank used stays
-    None. Gradients travel in buckets of ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and
-    schedules, and the fastest are kept (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says.
+    None. Gradients travel in buckets of ``bucket_cap_mb`` MiB (None: 25). With ``autotune`` the first steps try other
+    buckets and schedules, and the fastest are kept (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says.
 
     ValueError names an argument or a call that is wrong; DistBackendError names the rank that died or is missing, and
     is also raised by ``backward()``. Used by one thread at a time. All ranks drop the model at the same step.
@@ -131,7 +141,7 @@ class DistributedDataParallel(torch.nn.Module):
         *,
         buffers: str = "broadcast",
         find_unused_parameters: bool = False,
-        bucket_cap_mb: float = 25,
+        bucket_cap_mb: float | None = None,
         autotune: bool | None = None,
     ) -> None:
         super().__init__()
@@ -158,7 +168,7 @@ class DistributedDataParallel(torch.nn.Module):
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
             backend, parameters, named_buffers, with_warmup_of(optimizer, strategy), buffers, find_unused_parameters,
-            int(bucket_cap_mb * 2**20), autotune)
+            _bucket_bytes(bucket_cap_mb), autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
         # Empty where each rank has its own buffers, which nobody asks for.
