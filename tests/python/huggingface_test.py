@@ -20,6 +20,18 @@ def test_a_process_that_no_launcher_started():
     assert "on 1 ranks" in forked_python.run([EXAMPLES / "huggingface" / "accelerate_loop.py"]).stdout
 
 
+COMMAND_LINE = """
+import tutti.accelerate
+from transformers import HfArgumentParser, TrainingArguments
+arguments, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+assert arguments.ddp_backend == "tutti"
+"""
+
+
+def test_the_backend_is_named_on_a_command_line(tmp_path):
+    forked_python.run([write(tmp_path, COMMAND_LINE), "--output_dir", tmp_path, "--use_cpu", "--ddp_backend", "tutti"])
+
+
 BACKEND = """
 import torch.distributed as dist
 import accelerate.state

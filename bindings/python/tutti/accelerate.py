@@ -4,10 +4,10 @@
     accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="tutti")])
     arguments = TrainingArguments(..., ddp_backend="tutti")                       # of transformers
 
-On CPUs they need ``cpu=True`` and ``use_cpu=True`` as well.
-Accelerate takes no backend by name that it does not know; the import teaches it this one. A process that no launcher
-started trains alone, as with other backends where none is named. ``tutti.torch.register(model, "bytegrad")`` works on
-the model that ``accelerator.prepare`` returned.
+or ``--ddp_backend tutti`` on the command line of a script that reads its arguments by HfArgumentParser. On CPUs they need
+``cpu=True`` and ``use_cpu=True`` (``--use_cpu``) as well. Accelerate takes no backend by name that it does not know; the
+import teaches it this one. A process that no launcher started trains alone, as with other backends where none is named.
+``tutti.torch.register(model, "bytegrad")`` works on the model that ``accelerator.prepare`` returned.
 """
 
 import functools
@@ -57,4 +57,12 @@ def _teach(state: ModuleType) -> None:
     partial_state.__init__ = make_state
 
 
+def _add_choice(training_args: ModuleType) -> None:
+    """Lets HfArgumentParser, which has a closed list of backends, take ``--ddp_backend tutti``."""
+    choices = training_args.TrainingArguments.__dataclass_fields__["ddp_backend"].metadata.get("choices")
+    if choices is not None and _BACKEND not in choices:
+        choices.append(_BACKEND)
+
+
 after_import("accelerate.state", _teach)
+after_import("transformers.training_args", _add_choice)

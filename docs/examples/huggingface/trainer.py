@@ -1,11 +1,12 @@
-"""The Trainer of transformers on the backend tutti: torchrun --nproc-per-node 2 trainer.py"""
+"""The Trainer of transformers on the backend tutti, in 8 bits: torchrun --nproc-per-node 2 trainer.py"""
 
 import tempfile
 
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import tutti.accelerate  # lets TrainingArguments take the backend by name
+import tutti.torch
 
 
 class Net(torch.nn.Module):
@@ -19,6 +20,16 @@ class Net(torch.nn.Module):
         return {"loss": torch.nn.functional.mse_loss(outputs, labels), "logits": outputs}
 
 
+class Compresses(TrainerCallback):
+    """Lets the gradients of a trainer travel in 8 bits."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, *arguments, **options) -> None:
+        tutti.torch.register(self.trainer.model_wrapped, "bytegrad")
+
+
 def main() -> None:
     torch.manual_seed(1)
     inputs = torch.randn(512, 8)
@@ -28,6 +39,7 @@ def main() -> None:
         optim="sgd", per_device_train_batch_size=8, lr_scheduler_type="constant", report_to=[], save_strategy="no",
         disable_tqdm=True, logging_strategy="no")
     trainer = Trainer(model=Net(), args=arguments, train_dataset=samples, eval_dataset=samples[:64])
+    trainer.add_callback(Compresses(trainer))
     trainer.train()
     loss = trainer.evaluate()["eval_loss"]
     if trainer.is_world_process_zero():
