@@ -44,9 +44,7 @@ def trains(rank, strategy):
     assert list(saved["model"]) == list(module.state_dict())
     made.barrier()
     made.load(os.path.join(os.environ["FABRIC_FOLDER"], "state.ckpt"), {"model": model})
-    weights = [torch.empty_like(weights_of(module)) for _ in range(2)]
-    dist.all_gather(weights, weights_of(module))
-    assert torch.equal(*weights)
+    assert torch.equal(*of_both(module))
 
 
 @pytest.mark.parametrize("strategy", EVERY)
@@ -138,7 +136,7 @@ def warms_up(rank):
         for strategy, steps_of_it in (("qadam", 4), ("qadam:hierarchical=false,warmup_steps=7", 7)):
             made, module = fabric(f"tutti:{strategy}"), Model().net
             optimizer = tutti.lightning.QAdamOptimizer(module.parameters(), 0.05, warmup_steps=4)
-            model = (made.setup(module, optimizer)[0]._forward_module if with_fabric else
+            model = (made.strategy.wrapper_of(made.setup(module, optimizer)[0]) if with_fabric else
                      tutti.torch.DistributedDataParallel(module, optimizer, strategy))
             assert f"warmup_steps={steps_of_it}," in model.strategy
             for inputs, targets in loader(count=8 * steps_of_it, seed=rank):
@@ -151,6 +149,37 @@ def warms_up(rank):
 
 def test_qadam_takes_the_warm_up_of_its_optimizer():
     run_trainers(2, warms_up)
+
+
+def agrees_before_an_evaluation(rank, strategy):
+    made, module, model, optimizer = starts(strategy)
+    for inputs, targets in loader(count=24, seed=rank):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()  # as with ddp
+        optimizer.step()
+    made.strategy.flush(model)
+    assert torch.equal(*of_both(module))
+    if strategy in WEIGHTS:
+        model.load_state_dict({name: value + rank for name, value in model.state_dict().items()})
+        with pytest.raises(ValueError, match=r"fabric.strategy.wrapper_of\(model\).broadcast\(\)"):
+            made.backward(model(inputs).sum())
+        made.strategy.wrapper_of(model).broadcast()
+        assert torch.equal(*of_both(module))
+        made.backward(model(inputs).sum())
+    else:
+        with pytest.raises(ValueError, match="wrapper_of: model is a _FabricModule in no wrapper"):
+            made.strategy.wrapper_of(model)
+
+
+def of_both(module):
+    weights = [torch.empty_like(weights_of(module)) for _ in range(2)]
+    dist.all_gather(weights, weights_of(module))
+    return weights
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad", *WEIGHTS])
+def test_weights_agree_before_an_evaluation(strategy):
+    run_trainers(2, agrees_before_an_evaluation, strategy)
 
 
 def clips_momentum(rank):

@@ -26,12 +26,19 @@ class _SyncControl:
         return module.no_sync() if enabled else contextlib.nullcontext()
 
 
+def _inner(model: torch.nn.Module) -> torch.nn.Module:
+    """What Fabric's module and those of torch.compile have inside."""
+    for name in ("_orig_mod", "_forward_module", "_orig_mod"):
+        model = getattr(model, name, model)
+    return model
+
+
 class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
     ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`, the others those of Fabric's
     DDPStrategy. Strategies that exchange weights or momentum, and ``autotune``, need the optimizers:
-    ``fabric.setup(model, optimizer)``. A checkpoint that has a model holds the strategy's state of every rank, and may be
+    ``fabric.setup(model, optimizer)``. Before an evaluation call ``fabric.strategy.flush(model)``. A checkpoint that has a model holds the strategy's state of every rank, and may be
     loaded on another number of ranks.
     """
 
@@ -85,6 +92,9 @@ class TuttiFabricStrategy(Remade):
 
     def _add(self, model: torch.nn.Module, exchange: tutti.torch.GradientExchange | None) -> None:
         self._exchanges[model] = exchange
+        if scale_of(self.precision) is not None:
+            # An override in the class would let Fabric refuse loss.backward() without a scaler, too.
+            self.backward = self._backward_of_scaled
         self._declared_scale = None  # the next backward declares the scale to this model's exchange, too
 
     def setup_module_and_optimizers(
@@ -100,7 +110,30 @@ class TuttiFabricStrategy(Remade):
             self.precision.scaler = shared_scaler(model, self.precision.scaler)
         return model, optimizers, scheduler
 
-    def backward(self, tensor: torch.Tensor, module: torch.nn.Module | None, *arguments: Any, **keywords: Any) -> None:
+    def wrapper_of(self, model: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
+        """The wrapper of Tutti inside ``model``, which ``fabric.setup`` returned, for what no model of Fabric has.
+
+        That is ``broadcast()``, after weights were written other than by a step, ``check_replicas()``, ``pause()`` and so
+        on. ValueError where ``model`` is not trained in a wrapper of Tutti.
+        """
+        wrapper = _inner(model)
+        if not isinstance(wrapper, tutti.torch.DistributedDataParallel):
+            raise ValueError(f"wrapper_of: model is a {type(model).__name__} in no wrapper of Tutti, which models are in that "
+                             "fabric.setup(model, optimizer) has returned where weights or momentum are exchanged, or with "
+                             "autotune")
+        return wrapper
+
+    def flush(self, model: torch.nn.Module) -> None:
+        """Gives all ranks the average of the weights of ``model``, which ``fabric.setup`` returned, before an evaluation.
+
+        Leaves weights alone that the strategy keeps equal anyway. Collective.
+        """
+        if not isinstance(_inner(model), torch.nn.parallel.DistributedDataParallel):
+            self.wrapper_of(model).flush()
+
+    def _backward_of_scaled(
+        self, tensor: torch.Tensor, module: torch.nn.Module | None, *arguments: Any, **keywords: Any
+    ) -> None:
         scale = scale_of(self.precision)
         if scale is not None:
             self._declare_scale(scale, module)
