@@ -605,6 +605,29 @@ def test_averages_of_weights(strategy, kind):
     assert mine == pytest.approx(others, abs=1e-6)
 
 
+def saves_an_average(rank, strategy, folder):
+    callback = pl.callbacks.EMAWeightAveraging(decay=0.9)
+    save = pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=3, save_top_k=-1)
+    model = Model()
+    average = {}
+
+    class Looks(pl.Callback):
+
+        def on_save_checkpoint(self, trainer, module, checkpoint):
+            average["of this rank"] = weights_of(callback._average_model.module)
+            average["saved"] = torch.cat([value.flatten() for value in checkpoint["state_dict"].values()])
+
+    trainer(strategy, max_epochs=1, callbacks=[callback, save, Looks()], enable_checkpointing=True).fit(
+        model, loader(48, shuffle=True))
+    return average["of this rank"].tolist(), average["saved"].tolist()
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", *WEIGHTS])
+def test_an_average_of_weights_in_a_checkpoint_is_that_of_the_ranks(strategy, tmp_path):
+    (ours, saved), (others, theirs) = run_trainers(2, saves_an_average, strategy, str(tmp_path))
+    assert ours == others == saved == theirs
+
+
 class WritesOnOneRank(pl.Callback):
 
     def on_train_batch_end(self, trainer, model, *_):

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _batches, _environment, _failures, _finetuning, _names, _states
+from tutti.lightning import _averages, _batches, _environment, _failures, _finetuning, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import check_clipping
@@ -356,6 +356,9 @@ class TuttiStrategy(Remade):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         self.agree_on_weights()
+        exchanges_weights = self.exchanged_by.exchanges.startswith("weight")  # or differences of weights
+        if exchanges_weights and self._wrapper is not None and not self._is_alone:
+            _averages.agree(self._wrapper, self.lightning_module.trainer, self.classes.PACKAGE)
         return super().lightning_module_state_dict()
 
     def _state(self) -> dict[str, Any] | None:
