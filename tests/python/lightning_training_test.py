@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import tutti.lightning
 import tutti.torch
-from lightning_model import EVERY, GRADIENTS, WEIGHTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
+from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
 
 NOT_QADAM = [strategy for strategy in EVERY if strategy != "qadam"]
 ASYNC = "async:sync_interval_ms=1,warmup_steps=1000"  # the ranks step together: weights can be compared
@@ -227,6 +227,8 @@ def unfreezes_a_backbone(rank, strategy, options):
 def test_a_backbone_that_is_unfrozen_later(strategy, options):
     ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
     assert ours == theirs
+
+
 
 
 @pytest.mark.parametrize("strategy", NOT_QADAM)
@@ -580,72 +582,6 @@ def normalizes(rank, strategy):
 def test_sync_batchnorm(strategy):
     mine, others = run_trainers(2, normalizes, strategy)
     assert len(mine) == 4 and mine == others, "running statistics are those of the batches of both ranks"
-
-
-def averages(rank, strategy, kind):
-    callback = {"swa": lambda: pl.callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1),
-                "ema": lambda: pl.callbacks.EMAWeightAveraging(decay=0.5)}[kind]()
-    model, validated = model_for(strategy), []
-    step = model.validation_step
-    model.validation_step = lambda batch, batch_idx: (validated.append(weights_of(model)), step(batch, batch_idx))[1]
-    fitted = trainer(strategy, max_epochs=4, callbacks=[callback])
-    fitted.fit(model, loader(), loader(16))
-    for weights in validated:
-        every = [torch.empty_like(weights) for _ in range(2)]
-        dist.all_gather(every, weights)
-        assert torch.allclose(*every, atol=1e-6), "all ranks validate the same weights"
-    assert fitted.validate(model, loader(16), verbose=False)[0]["validation"] < 0.3
-    return weights_of(model).tolist()
-
-
-@pytest.mark.parametrize("kind", ["swa", "ema"])
-@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", ASYNC, "qadam"])
-def test_averages_of_weights(strategy, kind):
-    mine, others = run_trainers(2, averages, strategy, kind)
-    assert mine == pytest.approx(others, abs=1e-6)
-
-
-def saves_an_average(rank, strategy, folder):
-    callback = pl.callbacks.EMAWeightAveraging(decay=0.9)
-    save = pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=3, save_top_k=-1)
-    model = Model()
-    average = {}
-
-    class Looks(pl.Callback):
-
-        def on_save_checkpoint(self, trainer, module, checkpoint):
-            average["of this rank"] = weights_of(callback._average_model.module)
-            average["saved"] = torch.cat([value.flatten() for value in checkpoint["state_dict"].values()])
-
-    trainer(strategy, max_epochs=1, callbacks=[callback, save, Looks()], enable_checkpointing=True).fit(
-        model, loader(48, shuffle=True))
-    return average["of this rank"].tolist(), average["saved"].tolist()
-
-
-@pytest.mark.parametrize("strategy", ["gradient_allreduce", *WEIGHTS])
-def test_an_average_of_weights_in_a_checkpoint_is_that_of_the_ranks(strategy, tmp_path):
-    (ours, saved), (others, theirs) = run_trainers(2, saves_an_average, strategy, str(tmp_path))
-    assert ours == others == saved == theirs
-
-
-class WritesOnOneRank(pl.Callback):
-
-    def on_train_batch_end(self, trainer, model, *_):
-        if trainer.global_rank == 1 and trainer.global_step == 2:
-            with torch.no_grad():
-                next(model.parameters()).add_(0.01)
-
-
-def goes_on_though_one_rank_has_written(rank, strategy):
-    model = model_for(strategy)
-    trainer(strategy, max_epochs=1, callbacks=[WritesOnOneRank()]).fit(model, loader())
-    return weights_of(model).tolist()
-
-
-@pytest.mark.parametrize("strategy", ["decentralized", "low_precision_decentralized"])
-def test_a_callback_may_write_the_weights_of_one_rank(strategy):
-    mine, others = run_trainers(2, goes_on_though_one_rank_has_written, strategy)
-    assert mine == pytest.approx(others, abs=1e-6)
 
 
 def fits_again(rank, strategy):
