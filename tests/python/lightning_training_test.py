@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import tutti.lightning
 import tutti.torch
-from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
+from lightning_model import EVERY, GRADIENTS, WEIGHTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
 
 NOT_QADAM = [strategy for strategy in EVERY if strategy != "qadam"]
 ASYNC = "async:sync_interval_ms=1,warmup_steps=1000"  # the ranks step together: weights can be compared
@@ -156,79 +156,6 @@ def trains_adversaries(rank, strategy):
 @pytest.mark.parametrize("strategy", WEIGHTS)
 def test_a_backward_after_the_step_of_another_optimizer(strategy):
     run_trainers(2, trains_adversaries, strategy)
-
-
-class ClipsInAHook(Model):
-
-    clipped = 0
-
-    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, gradient_clip_algorithm=None):
-        self.clip_gradients(optimizer, 0.5, "norm")
-        self.clipped += 1
-
-
-class ClipsByHand(Model):
-
-    clipped = 0
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.automatic_optimization = False
-
-    def training_step(self, batch, batch_idx):
-        optimizer = self.optimizers()
-        optimizer.zero_grad()
-        self.manual_backward(self.loss(batch))
-        self.clip_gradients(optimizer, 0.5, "value")
-        self.clipped += 1
-        optimizer.step()
-
-
-def clips_momentum(rank, kind):
-    model = kind(optimizer="qadam")
-    fitted = trainer("qadam")
-    with pytest.raises(ValueError, match="after the warm-up the gradients are momentum"):
-        fitted.fit(model, loader())
-    assert model.clipped == 4, "the steps of the warm-up"
-    assert "clip_gradients" not in vars(fitted.strategy.precision_plugin)
-
-
-@pytest.mark.parametrize("kind", [ClipsInAHook, ClipsByHand])
-def test_momentum_is_not_clipped(kind):
-    run_trainers(2, clips_momentum, kind)
-
-
-class WithBackbone(Model):
-    """A model whose first layer BackboneFinetuning freezes at first."""
-
-    def __init__(self):
-        super().__init__()
-        self.backbone = self.net[0]
-
-    def configure_optimizers(self):
-        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr)
-
-
-def unfreezes_a_backbone(rank, strategy, options):
-    model = WithBackbone()
-    before = weights_of(model.backbone)
-    after = []
-    model.on_train_epoch_end = lambda: after.append(weights_of(model.backbone))
-    finetuning = pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=1, verbose=False)
-    trainer(strategy, callbacks=[finetuning], **options).fit(model, loader(shuffle=True))
-    assert torch.equal(after[0], before) and not torch.equal(after[1], before)
-    return weights_of(model).tolist()
-
-
-@pytest.mark.parametrize("strategy, options", [
-    *((strategy, {}) for strategy in NOT_QADAM), ("tutti:gradient_allreduce,autotune=true", {}), ("ddp_sharded", {}),
-    ("horovod", {"devices": 1}),
-], ids=str)
-def test_a_backbone_that_is_unfrozen_later(strategy, options):
-    ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
-    assert ours == theirs
-
-
 
 
 @pytest.mark.parametrize("strategy", NOT_QADAM)
