@@ -273,25 +273,29 @@ TEST(EngineOnASharedProcessor, DoesNotSpin) {
 }
 
 // A driver that waits for signals and holds what it has sent sleeps in its transport, where the test sees it sleep, and
-// polls before it sleeps as it is told to: about twice, or a hundred times where somebody waits.
+// polls before it sleeps as it is told to: about twice, or a hundred times where somebody waits. What a test's hooks
+// count outlives the test, as the hooks do: the engine ends after the test.
 constexpr int kHoldsForever = 1 << 30;
 constexpr int kManyPolls = 50;
 
 TEST_F(EngineTest, ADriverThatIsAboutToSleepSeesThatSomebodyWaitsElsewhere) {
   transport().held_for = kHoldsForever;
   Call& call = NewCall();
-  std::atomic<int> checks = 0, polls = 0;
-  transport().on_check = [&] {
-    if (++checks > 1) return;
-    call.AwaitElsewhere(1);
-    polls = -executor().polls;
+  struct Seen {
+    std::atomic<int> checks = 0, polls = 0;
   };
-  transport().on_sleep = [&] {
-    if (checks > 0 && polls <= 0) polls += executor().polls;
+  const auto seen = std::make_shared<Seen>();
+  transport().on_check = [this, seen, &call] {
+    if (++seen->checks > 1) return;
+    call.AwaitElsewhere(1);
+    seen->polls = -executor().polls;
+  };
+  transport().on_sleep = [this, seen] {
+    if (seen->checks > 0 && seen->polls <= 0) seen->polls += executor().polls;
   };
   const std::uint32_t run = call.Submit({});
-  while (polls <= 0) std::this_thread::yield();
-  EXPECT_GT(polls, kManyPolls);
+  while (seen->polls <= 0) std::this_thread::yield();
+  EXPECT_GT(seen->polls, kManyPolls);
   executor().ends_next = true;
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
   transport().held_for = 0;
@@ -301,22 +305,25 @@ TEST_F(EngineTest, TheEndOfARunEndsNoEagerWaitForTheNextRun) {
   transport().held_for = kHoldsForever;
   transport().sleeps_until_woken = true;
   Call& call = NewCall();
-  std::atomic<int> wakes = 0;
-  std::latch woken(1), goes_on(1);
+  struct Seen {
+    std::atomic<int> wakes = 0;
+    std::latch woken{1}, goes_on{1};
+  };
+  const auto seen = std::make_shared<Seen>();
   const std::uint32_t first = call.Submit({});
   while (transport().sleeps == 0) std::this_thread::yield();
   executor().ends_next = true;
-  transport().on_wake = [&] {
-    if (++wakes > 1) return;
-    woken.count_down();
-    goes_on.wait();
+  transport().on_wake = [seen] {
+    if (++seen->wakes > 1) return;
+    seen->woken.count_down();
+    seen->goes_on.wait();
   };
   std::thread waits_for_first([&] { call.AwaitElsewhere(first); });
-  woken.wait();
+  seen->woken.wait();
   while (!call.done(first)) std::this_thread::yield();
   const std::uint32_t second = call.Submit({});
   call.AwaitElsewhere(second);
-  goes_on.count_down();
+  seen->goes_on.count_down();
   waits_for_first.join();
   // The polls of the engine's thread from one sleep to the next. It drives anew, because GoneFrom takes its seat.
   const auto polls = [&] {
@@ -371,13 +378,13 @@ TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
 // An answer of the transport may take as long as all that has arrived takes to be taken in.
 TEST_F(EngineTest, ACheckOfManyCallsAsksOnceWhetherARankHasLeft) {
   for (int i = 0; i < kLanes; ++i) NewCall().Submit(kDrives);
-  int checks = 0;
-  transport().on_check = [&] { ++checks; };
+  const auto checks = std::make_shared<std::atomic<int>>(0);
+  transport().on_check = [checks] { ++*checks; };
   TestClock::step_ns = kSecond / 1000;
   const absl::Status status = calls_[0]->Wait(1, false, TestClock::now_ns + kSecond / 5);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_GT(transport().asked, 0);
-  EXPECT_LE(transport().asked, checks);
+  EXPECT_LE(transport().asked, *checks);
   TestClock::step_ns = 0;
   engine().Abort(channel(), absl::AbortedError("enough"));
 }
