@@ -55,8 +55,10 @@ struct SyncStatistics {
   std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
   std::int64_t payload_bytes = 0;  // bytes of the elements that were synchronized, uncompressed
-  absl::Duration exposed;        // time the training thread waited for communication; on a GPU, not that of the stream
-  absl::Duration communication;  // sum over buckets, from launch to end; on a GPU, of the buckets of ended steps
+  absl::Duration exposed;  // time the training thread waited for communication; on a GPU, not that of the stream
+  // The sum over buckets, from launch to end (on a GPU, of the buckets of ended steps), and the waits of Flush, which
+  // nothing hides.
+  absl::Duration communication;
   // What the exchange took of a processor beside the training thread: the processor time of the engine's thread
   // (Counters::engine_cpu), whatever made it work, and of the thread of `async` that averages in the background; and
   // the part that the engine's thread spent on waiting for peers (Counters::engine_waiting).

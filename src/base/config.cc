@@ -147,8 +147,7 @@ constexpr Variable kVariables[] = {
         "host that serves its store, and rank 0 serves the store at the address of the rendezvous host. Where "
         "TUTTI_STORE is a directory, no host serves the store, and a job that spans nodes needs the variable. Data "
         "ports listen at the interface's first IPv4 address, or its first IPv6 address where it has no other, "
-        "whichever "
-        "is named."),
+        "whichever is named."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/wait_watch.h"
+#include "sync/count_wait.h"
 
 namespace tutti {
 namespace {
@@ -134,7 +135,7 @@ absl::Status AsyncAverage::Meet(SyncStatistics& statistics) {
   // ends the wait.
   WaitForRound([this]() TUTTI_REQUIRES(mutex_) { return !meets_ || !training_.status().ok(); });
   meets_ = false;
-  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  CountWait(begin_ns, statistics);
   return error_;
 }
 
@@ -201,7 +202,8 @@ absl::StatusOr<AsyncAverage::Answer> AsyncAverage::Agree(Answer answer, const Ca
   if (least.trainer < kSomeRank) {
     return absl::DeadlineExceededError(absl::StrCat("rank ", least.trainer, " has made no step for ",
                                                     absl::FormatDuration(communicator_->timeout()),
-                                                    ", while another rank waits for it in Flush"));
+                                                    ", while another rank waits for it in Flush; it may wait in "
+                                                    "another call"));
   }
   return least;
 }

@@ -23,9 +23,9 @@ absl::Status BackgroundExchange::SetLossScale(double scale) { return CheckLossSc
 absl::Status BackgroundExchange::BeforeStep() {
   absl::Status status = context_.communicator.status();
   // In the warm-up gradients may not have been exchanged after an error of the communicator: they are this rank's
-  // alone. After the warm-up a rank may leave while the others train on, but not where somebody has told them of a
-  // failure: by Abort.
-  return steps_together() || absl::IsAborted(status) ? status : absl::OkStatus();
+  // alone. After the warm-up a rank may leave while the others train on; any other error is a failure of which a rank
+  // has told the others.
+  return steps_together() || !absl::IsUnavailable(status) ? status : absl::OkStatus();
 }
 
 absl::Status BackgroundExchange::AfterStep() {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "sync/agreement.h"
+#include "sync/count_wait.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -111,7 +112,7 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const Caller& ca
   // A rank that comes early waits here for the others.
   const std::int64_t early_ns = MonotonicNanos();
   absl::Status on_all = AgreeOnMemory(communicator, caller, sums.status());
-  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - early_ns);
+  CountWait(early_ns, statistics);
   if (!on_all.ok()) return on_all;
   CallOptions driven = call;
   driven.caller_drives = true;
@@ -131,9 +132,7 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const Caller& ca
       status = average.Wait();
     }
     if (!status.ok()) return status;
-    const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);
-    statistics.exposed += waited;
-    statistics.communication += waited;
+    CountWait(begin_ns, statistics);
     statistics.wire_bytes += average.wire_bytes();
     statistics.payload_bytes += bucket.count * SizeOf(bucket.dtype);
     Scatter(b, sums->data());

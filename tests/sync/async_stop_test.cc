@@ -57,11 +57,11 @@ TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
 // Ranks may be further apart than the timeout.
 TEST(AsyncFlush, WaitsForARankThatTrains) {
   Training training = StandingStill(2);
-  training.world.communicator.timeout = absl::Seconds(1);
+  training.world.communicator.timeout = absl::Seconds(3);
   Ranks flushed(2);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     MoveApart(world, replica);
-    const absl::Time end = absl::Now() + absl::Seconds(world.rank() == 0 ? 0 : 3);
+    const absl::Time end = absl::Now() + absl::Seconds(world.rank() == 0 ? 0 : 7);
     while (absl::Now() < end) {
       ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
       absl::SleepFor(absl::Milliseconds(10));
@@ -69,24 +69,25 @@ TEST(AsyncFlush, WaitsForARankThatTrains) {
     ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
     flushed[world.rank()] = replica.weights();
     const absl::Duration waited = replica.synchronizer().TakeStatistics().exposed;
-    EXPECT_TRUE(world.rank() == 1 || waited > absl::Milliseconds(2500)) << waited;
+    EXPECT_TRUE(world.rank() == 1 || waited > absl::Seconds(4)) << waited;
   });
   EXPECT_EQ(flushed[0], flushed[1]);
 }
 
 TEST(AsyncFlush, NamesARankThatMakesNoStep) {
   Training training = StandingStill(3);
-  training.world.communicator.timeout = absl::Seconds(1);
+  training.world.communicator.timeout = absl::Seconds(2);
   std::barrier<> failed(3);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
     absl::Status status;
     if (world.rank() != 1) status = replica.synchronizer().Flush();
     failed.arrive_and_wait();
-    if (world.rank() == 1) status = Step(training, world, replica);
+    // The background thread of rank 1 may not have told of the error yet.
+    while (world.rank() == 1 && status.ok()) status = Step(training, world, replica);
     for (const absl::Status& told : {status, world.status()}) {
-      EXPECT_THAT(told.ToString(), ::testing::HasSubstr("DEADLINE_EXCEEDED: rank 1 has made no step for 1s, while "
-                                                        "another rank waits for it in Flush"));
+      EXPECT_THAT(told.ToString(), ::testing::HasSubstr("DEADLINE_EXCEEDED: rank 1 has made no step for 2s, while "
+                                                        "another rank waits for it in Flush; it may wait in another"));
     }
   });
 }
@@ -158,10 +159,12 @@ TEST(AsyncStatistics, CountTheWaitForALateRank) {
     RunReplicas(StandingStill(2, strategy), [&](Communicator& world, Replica& replica) {
       (void)replica.synchronizer().TakeStatistics();
       replica.synchronizer().Stop();
-      if (world.rank() == 1) absl::SleepFor(absl::Milliseconds(300));
+      if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
       ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
-      const absl::Duration waited = replica.synchronizer().TakeStatistics().exposed;
-      EXPECT_TRUE(world.rank() == 1 || waited >= absl::Milliseconds(200)) << strategy << ": " << waited;
+      const SyncStatistics flushed = replica.synchronizer().TakeStatistics();
+      EXPECT_TRUE(world.rank() == 1 || flushed.exposed >= absl::Milliseconds(200))
+          << strategy << ": " << flushed.exposed;
+      EXPECT_GE(flushed.communication, flushed.exposed) << strategy;
     });
   }
 }

@@ -63,7 +63,7 @@ TEST(Async, ARankThatTellsOfItsFailureEndsTheStepsOfTheOthers) {
     torch::optim::SGD optimizer(net.parameters(), 0.1);
     Train(net, replicas, optimizer, data, world, 4);
     warm.arrive_and_wait();
-    if (world.rank() == 1) world.Abort(absl::AbortedError("rank 1 failed: a wrong sample"));
+    if (world.rank() == 1) world.Abort(absl::InternalError("rank 1 failed: a wrong sample"));
     const absl::Time deadline = absl::Now() + absl::Seconds(10);
     std::string error;
     while (error.empty() && absl::Now() < deadline) {
