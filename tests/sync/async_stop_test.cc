@@ -162,9 +162,9 @@ TEST(AsyncStatistics, CountTheWaitForALateRank) {
       if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
       ASSERT_EQ(replica.synchronizer().Flush(), absl::OkStatus());
       const SyncStatistics flushed = replica.synchronizer().TakeStatistics();
-      EXPECT_TRUE(world.rank() == 1 || flushed.exposed >= absl::Milliseconds(200))
-          << strategy << ": " << flushed.exposed;
-      EXPECT_GE(flushed.communication, flushed.exposed) << strategy;
+      if (world.rank() == 1) return;
+      EXPECT_GE(flushed.exposed, absl::Milliseconds(200)) << strategy;
+      EXPECT_GE(flushed.communication, absl::Milliseconds(200)) << strategy;
     });
   }
 }
