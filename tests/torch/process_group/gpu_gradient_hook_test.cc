@@ -33,12 +33,17 @@ using ::testing::HasSubstr;
                             std::nullopt);
 }
 
+// A parameter that is trained, as all are in DDP's buckets.
+at::Tensor Trained(at::IntArrayRef sizes, int gpu) {
+  return torch::ones(sizes, torch::device(Gpu(gpu)).requires_grad(true));
+}
+
 class GpuGradientHookTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GpuGradientHookTest, BucketsAreAveragedInTheOrderOfStreams) {
   RunGroup(2, [](::c10d::Backend& group, const StorePtr&) {
     const int rank = group.getRank();
-    const std::vector<at::Tensor> parameters = {torch::ones({2, 3}, Gpu(rank)), torch::ones({4}, Gpu(rank))};
+    const std::vector<at::Tensor> parameters = {Trained({2, 3}, rank), Trained({4}, rank)};
     const auto exchange = GradientExchange::Create(dynamic_cast<ProcessGroupTutti&>(group),
                                                    {{"a", parameters[0]}, {"b", parameters[1]}}, GetParam());
     const c10::StreamGuard guard(AnotherStream(rank));
@@ -64,9 +69,9 @@ INSTANTIATE_TEST_SUITE_P(All, GpuGradientHookTest, ::testing::Values("gradient_a
 
 TEST(GpuGradientHookErrorsTest, AModelStaysOnItsDevice) {
   RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
-    const std::vector<at::Tensor> parameters = {torch::ones({4}, Gpu(0))};
-    const auto exchange =
-        GradientExchange::Create(dynamic_cast<ProcessGroupTutti&>(group), {{"a", parameters[0]}}, "bytegrad");
+    const std::vector<at::Tensor> parameters = {Trained({4}, 0)};
+    const auto exchange = GradientExchange::Create(dynamic_cast<ProcessGroupTutti&>(group),
+                                                   {{"frozen", torch::ones({4})}, {"a", parameters[0]}}, "bytegrad");
     ::c10d::GradBucket bucket = BucketOf(torch::zeros({4}), parameters);
     EXPECT_THAT(nn::ErrorOf([&] { exchange->Exchange(bucket); }),
                 HasSubstr("DDP exchanges gradients on cpu, and at tutti.torch.register the model was on cuda:0"));
