@@ -198,7 +198,6 @@ TEST(DataParallel, TwoOptimizersUseGradientsThatTheUserReplaces) {
   });
 }
 
-// One model and one optimizer are trained with one strategy after the other.
 // Calls `change` between a forward and its backward(); returns the error of this backward().
 std::string ErrorOfLateBackward(Sequential& net, const Data& data, Communicator& world,
                                 const std::function<void()>& change) {
@@ -255,6 +254,7 @@ TEST(Strategies, ThatExchangeGradientsWriteWeightsInABroadcastOnly) {
   });
 }
 
+// One model and one optimizer are trained with one strategy after the other.
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);
