@@ -38,8 +38,8 @@ class TuttiFabricStrategy(Remade):
 
     ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`, the others those of Fabric's
     DDPStrategy. Strategies that exchange weights or momentum, and ``autotune``, need the optimizers:
-    ``fabric.setup(model, optimizer)``. Before an evaluation call ``fabric.strategy.flush(model)``. A checkpoint that has a model holds the strategy's state of every rank, and may be
-    loaded on another number of ranks.
+    ``fabric.setup(model, optimizer)``. Before an evaluation call ``fabric.strategy.flush(model)``. A checkpoint that has
+    a model holds the strategy's state of every rank, and may be loaded on another number of ranks.
     """
 
     def __init__(
