@@ -61,13 +61,16 @@ class WithBackbone(Model):
         return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr)
 
 
+def finetuning():
+    return pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=1, verbose=False)
+
+
 def unfreezes_a_backbone(rank, strategy, options):
     model = WithBackbone()
     before = weights_of(model.backbone)
     after = []
     model.on_train_epoch_end = lambda: after.append(weights_of(model.backbone))
-    finetuning = pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=1, verbose=False)
-    trainer(strategy, callbacks=[finetuning], **options).fit(model, loader(shuffle=True))
+    trainer(strategy, callbacks=[finetuning()], **options).fit(model, loader(shuffle=True))
     assert torch.equal(after[0], before) and not torch.equal(after[1], before)
     return weights_of(model).tolist()
 
@@ -79,6 +82,21 @@ def unfreezes_a_backbone(rank, strategy, options):
 def test_a_backbone_that_is_unfrozen_later(strategy, options):
     ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
     assert ours == theirs
+
+
+def trains_everything_after_a_finetuning(rank):
+    model, searches, callback = WithBackbone(), [], finetuning()
+    fitted = trainer(callbacks=[callback])
+    model.on_train_start = lambda: searches.append(fitted.model.find_unused_parameters)
+    fitted.fit(model, loader())
+    fitted.callbacks.remove(callback)
+    fitted.fit_loop.max_epochs = 3
+    fitted.fit(model, loader())
+    assert searches == [True, False]
+
+
+def test_unused_parameters_are_searched_in_the_fit_of_a_finetuning_alone():
+    run_trainers(2, trains_everything_after_a_finetuning)
 
 
 def averages(rank, strategy, kind):

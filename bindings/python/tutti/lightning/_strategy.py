@@ -158,10 +158,14 @@ class TuttiStrategy(Remade):
     def _exchanging_what_is_unfrozen_later(self) -> Iterator[None]:
         """Lets the wrapper that is made inside exchange what a callback has frozen for the first epochs, too."""
         frozen = _finetuning.frozen_by_callbacks(self.lightning_module.trainer, self.classes.PACKAGE)
+        given = self._ddp_kwargs
         if frozen:
-            self._ddp_kwargs = {**self._ddp_kwargs, "find_unused_parameters": True}
-        with _finetuning.trained(frozen):
-            yield
+            self._ddp_kwargs = {**given, "find_unused_parameters": True}
+        try:
+            with _finetuning.trained(frozen):
+                yield
+        finally:
+            self._ddp_kwargs = given  # the next fit may train everything
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
         if self.exchanged_by.exchanges == "momentum":
