@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import tutti.lightning
 from lightning_model import EVERY, WEIGHTS, Model, loader, model_for, pl, run_trainers, trainer, weights_of
 
-NOT_QADAM = [strategy for strategy in EVERY if strategy != "qadam"]
 ASYNC = "async:sync_interval_ms=1,warmup_steps=1000"  # the ranks step together: weights can be compared
 
 
@@ -61,12 +61,20 @@ class WithBackbone(Model):
         return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr)
 
 
-def finetuning():
-    return pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=1, verbose=False)
+class WithBackboneInQAdam(WithBackbone):
+    """A model whose optimizer has the backbone as its last group from the start."""
+
+    def configure_optimizers(self):
+        groups = [{"params": one.parameters()} for one in (self.net[2], self.backbone)]
+        return tutti.lightning.QAdamOptimizer(groups, lr=self.lr, warmup_steps=4)  # those of the frozen epoch
+
+
+def finetuning(epoch=1):
+    return pl.callbacks.BackboneFinetuning(unfreeze_backbone_at_epoch=epoch, verbose=False)
 
 
 def unfreezes_a_backbone(rank, strategy, options):
-    model = WithBackbone()
+    model = WithBackboneInQAdam() if strategy == "qadam" else WithBackbone()
     before = weights_of(model.backbone)
     after = []
     model.on_train_epoch_end = lambda: after.append(weights_of(model.backbone))
@@ -76,12 +84,32 @@ def unfreezes_a_backbone(rank, strategy, options):
 
 
 @pytest.mark.parametrize("strategy, options", [
-    *((strategy, {}) for strategy in NOT_QADAM), ("tutti:gradient_allreduce,autotune=true", {}), ("ddp_sharded", {}),
+    *((strategy, {}) for strategy in EVERY), ("tutti:gradient_allreduce,autotune=true", {}), ("ddp_sharded", {}),
     ("horovod", {"devices": 1}),
 ], ids=str)
 def test_a_backbone_that_is_unfrozen_later(strategy, options):
     ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
     assert ours == theirs
+
+
+class HeadInQAdam(WithBackbone):
+    """A model whose optimizer is to get the backbone when that is unfrozen, as Lightning's other optimizers do."""
+
+    def configure_optimizers(self):
+        return tutti.lightning.QAdamOptimizer([one for one in self.parameters() if one.requires_grad], lr=self.lr)
+
+
+def unfreezes_what_qadam_has_not(rank):
+    model = HeadInQAdam()
+    head, backbone = weights_of(model.net[2]), weights_of(model.backbone)
+    trainer("qadam", callbacks=[finetuning(epoch=9)]).fit(model, loader())  # never
+    assert torch.equal(weights_of(model.backbone), backbone) and not torch.equal(weights_of(model.net[2]), head)
+    with pytest.raises(ValueError, match="give QAdamOptimizer all parameters in configure_optimizers"):
+        trainer("qadam", callbacks=[finetuning()]).fit(model, loader())
+
+
+def test_qadam_gets_no_backbone_while_it_trains():
+    run_trainers(2, unfreezes_what_qadam_has_not)
 
 
 def trains_everything_after_a_finetuning(rank):

@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -15,6 +15,14 @@ def frozen_by_callbacks(trainer: Any, package: str) -> list[torch.nn.Parameter]:
         return []
     return [parameter for parameter in trainer.lightning_module.parameters()
             if not parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())]
+
+
+def of_optimizers(
+    optimizers: Iterable[torch.optim.Optimizer], parameters: list[torch.nn.Parameter]
+) -> list[torch.nn.Parameter]:
+    """Those of the ``parameters`` that one of the ``optimizers`` has."""
+    known = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+    return [parameter for parameter in parameters if id(parameter) in known]
 
 
 @contextlib.contextmanager

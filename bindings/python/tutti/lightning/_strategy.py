@@ -94,6 +94,7 @@ class TuttiStrategy(Remade):
         self._last_state: dict[str, Any] | None = None  # at the end of the last fit
         self._is_alone = False  # an exception has ended the training: other ranks may make no more collectives
         self._optimizers_made = False
+        self._groups_of_momentum: int | None = None  # the number of QAdam's groups when the model was wrapped
         self._validation_begins = False
 
     @property
@@ -105,6 +106,10 @@ class TuttiStrategy(Remade):
     def exchanges_gradients(self) -> bool:
         """Whether the ranks exchange gradients."""
         return self.exchanged_by.exchanges == "gradients"
+
+    @property
+    def _exchanges_momentum(self) -> bool:
+        return self.exchanged_by.exchanges == "momentum"
 
     @property
     def autotunes(self) -> bool:
@@ -158,6 +163,8 @@ class TuttiStrategy(Remade):
     def _exchanging_what_is_unfrozen_later(self) -> Iterator[None]:
         """Lets the wrapper that is made inside exchange what a callback has frozen for the first epochs, too."""
         frozen = _finetuning.frozen_by_callbacks(self.lightning_module.trainer, self.classes.PACKAGE)
+        if self._exchanges_momentum:  # what is exchanged is what QAdam has from the start to the end
+            frozen = _finetuning.of_optimizers(self.optimizers, frozen)
         given = self._ddp_kwargs
         if frozen:
             self._ddp_kwargs = {**given, "find_unused_parameters": True}
@@ -168,7 +175,7 @@ class TuttiStrategy(Remade):
             self._ddp_kwargs = given  # the next fit may train everything
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
-        if self.exchanged_by.exchanges == "momentum":
+        if self._exchanges_momentum:
             self._check_qadam()
             self._check_clipping_of_momentum()
         with self._exchanging_what_is_unfrozen_later():
@@ -176,6 +183,7 @@ class TuttiStrategy(Remade):
             wrapper = tutti.torch.DistributedDataParallel(
                 module, self.optimizers, self._named, autotune=self.autotunes, **options)
         self.exchanged_by = tutti.torch.parse_strategy(wrapper.strategy)
+        self._groups_of_momentum = len(self.optimizers[0].param_groups) if self._exchanges_momentum else None
         return wrapper
 
     def _check_qadam(self) -> None:
@@ -205,6 +213,13 @@ class TuttiStrategy(Remade):
             clip(optimizer, clip_val, *arguments, **keywords)
 
         self.precision_plugin.clip_gradients = clip_checked
+
+    def _check_groups_of_momentum(self) -> None:
+        """ValueError where a callback, such as BackboneFinetuning, has given QAdam parameters since the model was wrapped."""
+        if self._groups_of_momentum not in (None, len(self.optimizers[0].param_groups)):
+            raise ValueError("qadam: a group of parameters was added to the optimizer during fit, and qadam exchanges what "
+                             "the optimizer had at the start: give QAdamOptimizer all parameters in configure_optimizers, "
+                             "also those that are frozen until later")
 
     def setup(self, trainer: Any) -> None:
         self._is_alone = False
@@ -319,6 +334,7 @@ class TuttiStrategy(Remade):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
+        self._check_groups_of_momentum()
         # A callback has written weights at the start of this batch: training goes on from their average.
         self._agree_on_written_weights()
 
