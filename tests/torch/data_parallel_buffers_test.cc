@@ -145,6 +145,49 @@ TEST(Buffers, ThatOneRankAloneRegistersAreAnError) {
   EXPECT_THAT(errors[1], HasSubstr("buffer late of rank 1 has come, gone or changed its type or shape"));
 }
 
+// The exchange of weights has written them before buffers are made equal: that is no change from outside.
+TEST(Buffers, ThatDifferInOneCallAreNoErrorOnceTheyAreMended) {
+  const Data data;
+  for (const bool flushes : {false, true}) {
+    const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+    RunWorld(2, [&](Communicator& world) {
+      Normalized& net = *nets[world.rank()];
+      DataParallel replicas(world, net, {.strategy = "decentralized"});
+      torch::optim::SGD optimizer(net.parameters(), 0.1);
+      const auto backward = [&] { net.forward(data.inputs).square().mean().backward(); };
+      const torch::Dtype mine = world.rank() == 0 ? torch::kFloat32 : torch::kFloat64;
+      torch::Tensor late = net.register_buffer("late", torch::ones({2}, mine));
+      backward();
+      EXPECT_THAT(ErrorOf([&] { flushes ? replicas.Flush() : replicas.Step(optimizer); }), HasSubstr("buffer late"));
+      late.set_data(torch::ones({3}));
+      backward();
+      replicas.Step(optimizer);
+      replicas.Flush();
+      replicas.CheckReplicas();
+    });
+  }
+}
+
+TEST(Buffers, ThatAFailedRankDoesNotSendAreAnErrorThatNamesTheFailureInLaterCallsToo) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net, {.strategy = "decentralized"});
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const auto failed = HasSubstr("rank 0 has failed");
+    net.forward(data.inputs).square().mean().backward();
+    const auto update = [&] {
+      if (world.rank() == 1) return;
+      absl::SleepFor(absl::Milliseconds(300));  // rank 1 waits for buffers meanwhile
+      world.Abort(absl::AbortedError("rank 0 has failed"));
+    };
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(update); }), failed);
+    EXPECT_EQ(ErrorOf([&] { net.forward(data.inputs).square().mean().backward(); }), "");
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), failed);
+  });
+}
+
 // Tensors of many types and layouts, in values that all types have.
 std::vector<torch::Tensor> ManyKinds(double value) {
   return {torch::full({4, 2}, value),

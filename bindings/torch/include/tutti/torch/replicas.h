@@ -167,7 +167,7 @@ class Replicas {
   absl::Status CheckWeights() const;
   absl::Status CheckPlaces() const;
   absl::Status ErrorOfWriting(int parameter) const;
-  void CountWrites() const;
+  void CountWrites();
   std::int64_t UsedBackwards() const;
   template <typename Call>
   auto Timed(const Call& call);
@@ -334,10 +334,12 @@ inline absl::Status Replicas::ErrorOfWriting(int parameter) const {
 }
 
 // Tells torch that weights which are exchanged were perhaps written, as it counts each change in place: backward()
-// through older values is an error, whether or not this step has exchanged weights.
-inline void Replicas::CountWrites() const {
+// through older values is an error, whether or not this step has exchanged weights. Outside of an update these are the
+// weights to go on from: where the call fails later on, its writes must not pass for those of somebody else.
+inline void Replicas::CountWrites() {
   if (!weights_.has_value()) return;
   for (const torch::Tensor& parameter : trained_) CountWrite(parameter);
+  if (!updating_) weights_->Remember();
 }
 
 inline std::int64_t Replicas::UsedBackwards() const {
@@ -358,8 +360,8 @@ inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer)
   steps_together_ = synchronizer_->steps_together();
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->BeforeStep());
-  CountWrites();
   updating_ = update_failed_ = true;
+  CountWrites();
 }
 
 inline void Replicas::CancelUpdate() {
