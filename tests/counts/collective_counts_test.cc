@@ -28,7 +28,7 @@ namespace {
 constexpr int kCalls = 20;  // of one kind, which are counted together
 constexpr int kRounds = 3;  // of kCalls calls each; the least of their counts is bounded
 constexpr std::int64_t kLong = 4 << 20;
-constexpr std::int64_t kMinWired = 32 << 10;  // kMaxShort of transports/ucx/short_frame.h, and one more
+constexpr std::int64_t kMinWired = 66 << 10;  // kMaxShort of transports/ucx/short_frame.h, and one more
 constexpr std::int64_t kWindow = 8 << 20;     // kMaxWindow of transports/ucx/wire.h
 
 // How ranks reach each other: by mapped memory, by messages within a node, by messages between nodes.

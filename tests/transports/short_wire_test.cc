@@ -298,7 +298,7 @@ TEST(EarlyBuffers, MemoryIsUsedAgainAndLittleIsKept) {
     memory = buffers.Take(kMaxShort);
     again += std::find(addresses.begin(), addresses.begin() + 32, memory.get()) != addresses.begin() + 32 ? 1 : 0;
   }
-  EXPECT_EQ(again, 32) << "a megabyte is kept";
+  EXPECT_EQ(again, 32) << "four megabytes are kept, in blocks of 128 KiB";
   for (std::int64_t bytes = 0; bytes <= kMaxShort; bytes = bytes * 3 / 2 + 1) {
     EarlyMemory memory = buffers.Take(bytes);
     std::memset(memory.get(), 1, static_cast<std::size_t>(bytes));  // a sanitizer would tell of too little

@@ -32,7 +32,7 @@ struct Traffic {
   static constexpr int kTags = 4;
   static constexpr int kMessages = 8;  // of each tag from one rank to another
   static constexpr std::uint64_t kAnyTag = 77;
-  static constexpr std::size_t kAnyBytes = 50'000;
+  static constexpr std::size_t kAnyBytes = 80'000;
 
   Traffic() {
     std::minstd_rand random(3);
@@ -40,7 +40,7 @@ struct Traffic {
       for (Rank to = 0; to < kRanks; ++to) {
         for (int tag = 0; tag < kTags; ++tag) {
           for (int i = 0; i < kMessages; ++i) {
-            const auto most = std::array{100u, 40'000u, 40'000u, 200'000u, 200'000u, 1'500'000u}[random() % 6];
+            const auto most = std::array{100u, 70'000u, 70'000u, 200'000u, 200'000u, 1'500'000u}[random() % 6];
             At(from, to, tag, i) = Payload(random() % most, contents.size());
           }
         }
@@ -181,7 +181,7 @@ TEST_P(UcxWired, ShortSendsWaitForTheKernelAndANoteWaitsBehindThem) {
 
 // The receiver posts its receives when the sender has left for good.
 TEST_P(UcxWired, WhatWasSentBeforeAGoodbyeIsReceivedAfterIt) {
-  const std::vector<std::size_t> sizes = {100, 40'000, 3'000'000, 4'000'000, 32 << 10, 200'000};
+  const std::vector<std::size_t> sizes = {100, 70'000, 3'000'000, 4'000'000, 66 << 10, 200'000};
   std::atomic<bool> left = false;
   RunRanks(2, [&](RankDriver& me) {
     std::deque<PoisonedOp> ops(sizes.size());
@@ -286,9 +286,9 @@ TEST_P(UcxWired, AMessageToAPeerThatHasLeftLosesNoneFromIt) {
 
 TEST_P(UcxWired, ADifferenceInLengthNamesBothLengthsAndDisturbsNoOtherMessage) {
   const std::vector<std::pair<std::size_t, std::size_t>> sent_and_expected = {
-      {100'000, 50'000}, {100'000, 99'999},    {100'000, 200'000},   {100'000, 10},         {10, 100'000},
-      {0, 100'000},      {100'000, 0},         {24, 100'000},        {100'000, 24},         {40'000, 40'000},
-      {32'768, 32'767},  {20'000'000, 40'000}, {40'000, 20'000'000}, {3'000'000, 3'000'000}};
+      {100'000, 75'000}, {100'000, 99'999},    {100'000, 200'000},   {100'000, 10},         {10, 100'000},
+      {0, 100'000},      {100'000, 0},         {24, 100'000},        {100'000, 24},         {70'000, 70'000},
+      {67'584, 67'583},  {20'000'000, 70'000}, {70'000, 20'000'000}, {3'000'000, 3'000'000}};
   RunRanks(2, [&](RankDriver& me) {
     const Rank peer = 1 - me.rank;
     std::deque<PoisonedOp> sends(sent_and_expected.size()), receives(sends.size());
@@ -417,7 +417,7 @@ TEST_P(UcxWired, ADisconnectEndsEachMessageOnceAndNoOther) {
     PoisonedOp message;
     message.data.assign(100, me.rank == 2 ? 's' : '?');
     if (me.rank == 0) {
-      sends[0].data.assign(64 << 10, 's');
+      sends[0].data.assign(128 << 10, 's');
       sends[1].data.assign(8, 's');
       for (std::size_t i = 0; i < 2; ++i) Send(me, 1, i, &sends[i]);
       me.transport.Disconnect(1, cause);

@@ -40,9 +40,9 @@ class EarlyBuffers {
 
  private:
   static constexpr std::size_t kSmallest = 64;
-  static constexpr std::size_t kSizes = 10;  // each twice as large as the one before
+  static constexpr std::size_t kSizes = 12;  // each twice as large as the one before
   static_assert(kSmallest << (kSizes - 1) >= kMaxShort);
-  static constexpr std::size_t kMostKept = 1 << 20;  // bytes
+  static constexpr std::size_t kMostKept = 4 << 20;  // bytes
 
   // The place in free_ of the memory that holds `bytes` bytes.
   static std::size_t SizeOf(std::int64_t bytes) {

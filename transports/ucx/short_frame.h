@@ -10,8 +10,9 @@
 
 namespace tutti::ucx {
 
-// The most bytes of a message that a short wire carries; the payload of longer ones goes over the wire.
-inline constexpr std::int64_t kMaxShort = (32 << 10) - 1;
+// The most bytes of a message that a short wire carries; the payload of longer ones goes over the wire. A piece of 64
+// KiB is short, also with what a codec adds to it: an announcement would be half of the packets that the piece takes.
+inline constexpr std::int64_t kMaxShort = (66 << 10) - 1;
 
 struct ShortHeader {
   enum class Kind : std::uint32_t {
