@@ -3,7 +3,12 @@
 #define TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
 
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +32,17 @@ inline std::vector<int> SocketsWith(const std::string& address, decltype(getsock
 inline std::vector<int> SocketsAt(const std::string& address) { return SocketsWith(address, getsockname); }
 // The other ends of what the socket that listens, or has listened, at `address` has accepted.
 inline std::vector<int> SocketsConnectedTo(const std::string& address) { return SocketsWith(address, getpeername); }
+
+// The number of those sockets, which `sockets` counts, that a child keeps which is forked now; -1 when the child did
+// not end well.
+inline int SocketsKeptByAChild(const std::function<std::size_t()>& sockets) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(sockets()));
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 // The address of a socket of the abstract name `name`.
 inline std::string AbstractAddress(const std::string& name) {
