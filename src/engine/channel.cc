@@ -504,7 +504,7 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   }
   if (closed && !run.program.point_to_point && HasClosedWithout(run, p)) return true;
   // A peer closes, or tells that it has left, when the network has its last messages, which may come later than that.
-  // What else the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
+  // Other messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
   const bool told = left_[static_cast<std::size_t>(peer)] || gave_up_[static_cast<std::size_t>(peer)];
   const bool leaves = told || (closed && run.program.point_to_point);
   return (leaves && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.leavers().HasLeft(p.world_rank);

@@ -102,7 +102,7 @@ class Channel {
   absl::Status CheckNobodyLeftWithout(const Run& run) const;
   // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv on the host,
   // whether it has left at all, and no message of it that a Recv has met is on its way: others may still be arriving.
-  // Of kAnySource: whether all other ranks have, and there were some. False where all of `run` is on a stream and the
+  // With kAnySource: whether all other ranks have, and there were some. False where all of `run` is on a stream and the
   // memory of `peer` is not mapped: nobody knows then whether `peer` has done its part, and only NCCL, or the deadline,
   // can tell that it has not.
   bool HasLeftWithout(const Run& run, Rank peer) const;

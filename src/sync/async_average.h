@@ -77,7 +77,7 @@ class AsyncAverage {
   // thread.
   enum class Snapshot : std::uint8_t { kNone, kTaken, kTravels, kAveraged };
 
-  // What a rank tells the others before a round, or the least of what all ranks tell.
+  // The answer of one rank to the others before a round, or the least of the answers of all ranks.
   struct Answer {
     std::int32_t wish;     // kStop, …
     std::int32_t trainer;  // a rank that is not in Meet: its number when it is late, else kSomeRank; else kNoRank

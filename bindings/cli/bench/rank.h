@@ -80,7 +80,7 @@ class BenchRank {
   absl::Status CheckAll();
   // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
   absl::Status Meet();
-  // What options ask for before a call: the rank rewrites its input, sleeps, and then meets the others.
+  // The rank rewrites its input and sleeps, where options ask for it before a call, and then meets the others.
   absl::Status PrepareCall();
   // Prepares and makes the calls of a window, and notes their times.
   absl::Status TimeWindow(Measured& measured);

@@ -132,7 +132,7 @@ TEST(BenchTest, PausesBeforeEachCallAreNoPartOfItsTime) {
   EXPECT_EQ(row["pause_s"], 0.2);
   EXPECT_LT(row["p50_us"].get<double>(), 2e5);
   EXPECT_EQ(row["wrong"], 0);
-  // As many calls as fit into the time with their pauses, or the 5 that are always timed.
+  // Pauses count for --min-time, into which fewer calls fit than the 5 that are always timed.
   const ScratchFile file(".json");
   const CommandRun run = RunTutti("bench " + what + "--min-time 0.4 --warmup 1 --json " + file.path());
   ASSERT_EQ(run.exit_code, 0) << run.err;

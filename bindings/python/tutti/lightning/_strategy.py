@@ -112,6 +112,10 @@ class TuttiStrategy(Remade):
         return self.exchanged_by.exchanges == "momentum"
 
     @property
+    def _exchanges_weights(self) -> bool:
+        return self.exchanged_by.exchanges.startswith("weight")  # or differences of weights
+
+    @property
     def autotunes(self) -> bool:
         """Whether the first steps try how gradients travel fastest, which stock DistributedDataParallel cannot."""
         return _names.autotunes(self._autotune)
@@ -376,8 +380,7 @@ class TuttiStrategy(Remade):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         self.agree_on_weights()
-        exchanges_weights = self.exchanged_by.exchanges.startswith("weight")  # or differences of weights
-        if exchanges_weights and self._wrapper is not None and not self._is_alone:
+        if self._exchanges_weights and self._wrapper is not None and not self._is_alone:
             _averages.agree(self._wrapper, self.lightning_module.trainer, self.classes.PACKAGE)
         return super().lightning_module_state_dict()
 

@@ -15,7 +15,7 @@
 
 namespace tutti::nn {
 
-// What has happened to a parameter that is trained now, and was not when the module was wrapped.
+// The change of a parameter that is trained now, and was not when the module was wrapped.
 inline constexpr absl::string_view kUnfrozen = "unfrozen (requires_grad)";
 
 class ParameterFacts {

@@ -148,7 +148,7 @@ class Replicas {
   // that a forward changes are equal from EndUpdate or Flush to the next forward. Collective.
   void CheckReplicas();
 
-  // What the synchronizer has exchanged since the last call; times include those of calls that Replicas makes itself,
+  // The statistics of the synchronizer since the last call; times include those of calls that Replicas makes itself,
   // for buffers among others.
   SyncStatistics TakeStatistics();
 
