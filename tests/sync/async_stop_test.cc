@@ -94,8 +94,11 @@ TEST(AsyncFlush, NamesARankThatMakesNoStep) {
 
 TEST(AsyncFlush, HearsOfAnErrorOfTheTraining) {
   const Training training = StandingStill(2);
+  std::barrier<> made(2);
   std::barrier<> failed(2);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    // An error that rank 1 tells while rank 0 still makes its replica ends the making.
+    made.arrive_and_wait();
     if (world.rank() == 0) {
       EXPECT_THAT(replica.synchronizer().Flush().ToString(), ::testing::HasSubstr("the loss is not what it was"));
     } else {
