@@ -125,10 +125,15 @@ void Job::Ended(RankProcess& process, int wait_status) {
   process.id = -1;
   --running_;
   store_.RankHasEnded(process.rank);
-  if (ExitCodeOf(wait_status) == 0 || first_failure_) return;
-  first_failure_ = ExitCodeOf(wait_status);
+  const int code = ExitCodeOf(wait_status);
+  const bool are_told = ended_by_ != 0;  // the ranks, to end
+  if (code == 0 || first_failure_ || (are_told && code == 128 + ended_by_)) return;
+  first_failure_ = code;
   const bool alone = running_ == 0 && std::ssize(ranks_) == options_.ranks;
-  Report(absl::StrCat("rank ", process.rank, " ", DescribeEnd(wait_status), alone ? "" : "; ending the others"));
+  Report(absl::StrCat("rank ", process.rank, " ", DescribeEnd(wait_status),
+                      alone || are_told ? "" : "; ending the others"));
+  // Ranks that a signal has told to end may be writing a checkpoint, which a second signal would cut short.
+  if (are_told) return;
   SignalAll(SIGTERM);
   EndBy(NanosIn(options_.grace));
 }
