@@ -1,5 +1,6 @@
 // The command as a whole: help, versions, mistakes, and the subcommands that only print.
 #include <sched.h>
+#include <signal.h>
 
 #include <fstream>
 #include <string>
@@ -112,6 +113,14 @@ TEST(MainTest, LaunchReportsTheRankThatFails) {
   const CommandRun run = RunTutti("launch -n 2 -- sh -c '[ $TUTTI_RANK = 0 ] || exit 7'");
   EXPECT_EQ(run.exit_code, 7);
   EXPECT_THAT(run.err, HasSubstr("rank 1"));
+}
+
+TEST(MainTest, LaunchGivesRanksAsLongToEndAsTheUserSays) {
+  const std::string command = " -- sh -c 'trap \"\" TERM; kill -TERM $PPID; while :; do sleep 0.1; done'";
+  const CommandRun run = RunTutti("launch -n 1 --grace 0.05" + command);
+  EXPECT_EQ(run.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(run.err, HasSubstr("killing the ranks that did not end within 50ms: 0\n"));
+  EXPECT_EQ(RunTutti("launch -n 1 --grace -1" + command).exit_code, 2);
 }
 
 // CLI11 takes a word in brackets for a list.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/time/time.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/launch.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct LaunchFlags {
   LaunchOptions options;
+  double grace_s = absl::ToDoubleSeconds(LaunchOptions().grace);
   std::string hosts;  // a file; empty: ranks are started on this machine
   int port = 29400;
 };
@@ -62,6 +64,12 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
   launch->add_flag("--bind", options->bind,
                    "Bind each rank to an equal share of the processors, so that no two ranks run on one");
+  launch
+      ->add_option("--grace", flags->grace_s,
+                   "Seconds that ranks have from when they are told to end, by a signal or as another rank has failed, "
+                   "until they are killed")
+      ->check(NumberWithin(0, 1e6))
+      ->capture_default_str();
   CLI::Option* const command =
       launch->add_option("command", options->command, "-- program and its arguments")->required();
   launch->positionals_at_end();
@@ -79,6 +87,7 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       "when the job fails, until the reader has read nothing for 5 s.");
   launch->callback([launch, flags, ranks, hosts, command, &invocation] {
     if (ranks->count() + hosts->count() == 0) throw CLI::RequiredError("--ranks");
+    flags->options.grace = absl::Seconds(flags->grace_s);
     flags->options.command = LastWords(invocation.arguments, absl::c_count(launch->parse_order(), command));
     invocation.action = [flags] {
       return flags->hosts.empty() ? Launch(flags->options) : PrintCommandsOfHosts(*flags);

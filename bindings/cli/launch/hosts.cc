@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/flags.h"
 
@@ -67,6 +68,9 @@ std::string CommandOf(const HostRanks& one, int first, int size, const std::stri
                                     "--first-rank", absl::StrCat(first)};
   if (options.tag_output) words.push_back("--tag-output");
   if (options.bind) words.push_back("--bind");
+  if (options.grace != LaunchOptions().grace) {
+    words.insert(words.end(), {"--grace", absl::StrCat(absl::ToDoubleSeconds(options.grace))});
+  }
   words.insert(words.end(), {"--", "sh", "-c", script, "sh"});
   words.insert(words.end(), options.command.begin(), options.command.end());
   return CommandLine(words);

@@ -197,13 +197,14 @@ void Job::DeliverWhatIsLeft() {
   last_written_ns_ = MonotonicNanos();
   while (!front_died_ && (waiting() > 0 || std::any_of(streams_.begin(), streams_.end(), open))) {
     const bool ends = first_failure_.has_value() || kill_at_ns_.has_value();
-    const std::int64_t until_ns = ends ? NanosAfter(last_written_ns_, options_.grace) : kNeverNanos;
+    const std::int64_t until_ns = ends ? NanosAfter(last_written_ns_, options_.reader_patience) : kNeverNanos;
     if (MonotonicNanos() >= until_ns) break;
     Step(until_ns);
   }
   if (waiting() == 0) return;
   output_lost_ = true;
-  Report(absl::StrCat("output of the ranks is lost: nobody read it within ", absl::FormatDuration(options_.grace)));
+  Report(absl::StrCat("output of the ranks is lost: nobody read it within ",
+                      absl::FormatDuration(options_.reader_patience)));
   WriteOut(own_err_);
 }
 

@@ -28,6 +28,9 @@ struct LaunchOptions {
   bool tells_threads = true;
   // How long ranks that are told to end (SIGTERM) may take before they are killed.
   absl::Duration grace = absl::Seconds(5);
+  // How long, once the job has failed or a signal has ended it, a reader of tagged output may take nothing before what
+  // is left is dropped.
+  absl::Duration reader_patience = absl::Seconds(5);
 };
 
 // Starts the ranks, waits for them, and returns the status with which to exit: 0 when every rank exits with 0, else the
@@ -45,9 +48,9 @@ struct LaunchOptions {
 // Output with tag_output: nothing is lost because a reader is slow. A rank that writes faster than it is read waits in
 // its write, as without tags; the other ranks, signals and the news of a rank's death do not wait. Once the ranks have
 // ended, what they wrote is delivered as long as somebody reads: after a failure, or a signal that ends the job, a
-// reader that takes nothing for `grace` is given up, with a report on standard error. When the reader is gone (EPIPE),
-// a rank that writes gets SIGPIPE. After any other error of a write (a full disk) the output is dropped. A job that
-// lost output does not return 0.
+// reader that takes nothing for `reader_patience` is given up, with a report on standard error. When the reader is gone
+// (EPIPE), a rank that writes gets SIGPIPE. After any other error of a write (a full disk) the output is dropped. A job
+// that lost output does not return 0.
 //
 // Call Launch once, from the main thread, before other threads are started: Launch handles signals of the whole
 // process. InvalidArgument names an option that is wrong, NotFound the program that cannot be started,

@@ -184,12 +184,14 @@ TEST(LaunchHostsTest, TheCommandsHaveAllFlagsThatHostsShare) {
   EXPECT_THAT(tagged.out, HasSubstr("tutti launch -n 1 --first-rank 0 --tag-output -- sh -c"));
   const CommandRun bound = RunTutti(absl::StrCat("launch --bind --hosts ", file.path(), " -- true"));
   EXPECT_THAT(bound.out, HasSubstr("tutti launch -n 1 --first-rank 0 --bind -- sh -c"));
+  const CommandRun patient = RunTutti(absl::StrCat("launch --grace 30.5 --hosts ", file.path(), " -- true"));
+  EXPECT_THAT(patient.out, HasSubstr("tutti launch -n 1 --first-rank 0 --grace 30.5 -- sh -c"));
   std::vector<std::string> flags;
   for (const absl::string_view line : absl::StrSplit(RunTutti("launch --help").out, '\n')) {
     if (absl::StartsWith(line, "  -")) flags.emplace_back(*absl::StrSplit(line.substr(2), ' ').begin());
   }
   EXPECT_THAT(flags, testing::ElementsAre("-h,--help", "-n,--ranks", "--hosts", "--port", "--first-rank",
-                                          "--tag-output", "--bind"))
+                                          "--tag-output", "--bind", "--grace"))
       << "CommandsOfHosts must hand a new flag on, and this test must look for that";
 }
 

@@ -38,7 +38,7 @@ TEST(DISABLED_LaunchProgram, Launcher) {
   if (const char* first = std::getenv("LAUNCH_FIRST_RANK")) {
     ASSERT_TRUE(absl::SimpleAtoi(first, &options.first_rank));
   }
-  if (std::getenv("LAUNCH_IMPATIENT") != nullptr) options.grace = absl::Milliseconds(50);
+  if (std::getenv("LAUNCH_IMPATIENT") != nullptr) options.grace = options.reader_patience = absl::Milliseconds(50);
   std::optional<StoppedClock> stopped;
   if (std::getenv("LAUNCH_STOPPED_CLOCK") != nullptr) stopped.emplace();
   absl::StatusOr<int> code = Launch(options);
