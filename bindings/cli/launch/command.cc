@@ -61,7 +61,8 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->needs(ranks)
       ->capture_default_str();
-  launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
+  launch->add_flag("--tag-output", options->tag_output,
+                   "Put the rank in front of every line of output; a line of more than 1 MiB is cut");
   launch->add_flag("--bind", options->bind,
                    "Bind each rank to an equal share of the processors, so that no two ranks run on one");
   launch

@@ -19,7 +19,8 @@ struct LaunchOptions {
   int first_rank = 0;
   // Program (found as a shell would find it) and its arguments.
   std::vector<std::string> command;
-  // Put "[rank] " in front of every line of output. Standard output and error stay apart.
+  // Put "[rank] " in front of every line of output; a line of more than 1 MiB is cut into several. Standard output and
+  // error stay apart.
   bool tag_output = false;
   // Bind each rank to an equal share of the processors on which this process may run, in the order of their numbers. An
   // error where there are fewer processors than ranks.

@@ -12,12 +12,6 @@
 #include "absl/strings/strip.h"
 
 namespace tutti {
-namespace {
-
-// A rank that never ends its line must not fill the launcher's memory.
-constexpr std::size_t kMaxLineBytes = 64 << 10;
-
-}  // namespace
 
 LineTagger::LineTagger(Rank rank, std::function<void(absl::string_view)> write)
     : tag_(absl::StrCat("[", rank, "] ")), write_(std::move(write)) {}

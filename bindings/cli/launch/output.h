@@ -16,6 +16,10 @@ namespace tutti {
 // "\r" or "\r\n"; of an "\r\n" that comes in two parts, "\n" is handed on when it comes.
 class LineTagger {
  public:
+  // A line that has reached this length and has no end is handed on as one line, and what follows as the next: a rank
+  // that never ends its line must not fill the launcher's memory.
+  static constexpr std::size_t kMaxLineBytes = 1 << 20;
+
   LineTagger(Rank rank, std::function<void(absl::string_view)> write);
   void Add(absl::string_view bytes);
   // Hands on a last line that has no end.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -144,11 +145,22 @@ TEST(LineTaggerTest, AReturnAndANewlineAreOneEnd) {
   EXPECT_EQ(written, "[0] a\r\n[0] b\r\n[0] \n[0] c\r\n[0] d\r\n[0] e\r\n[0] \n[0] f\r\n[0] \n");
 }
 
+TEST(LineTaggerTest, ALongLineStaysOneLine) {
+  const std::string line(LineTagger::kMaxLineBytes - 1, 'x');
+  std::string written;
+  LineTagger tagger(0, [&](absl::string_view text) { absl::StrAppend(&written, text); });
+  for (std::size_t at = 0; at < line.size(); at += 10000) tagger.Add(line.substr(at, 10000));
+  tagger.Add("\n");
+  EXPECT_TRUE(written == absl::StrCat("[0] ", line, "\n")) << written.size() << " bytes";
+}
+
 TEST(LineTaggerTest, ALineWithoutEndIsCut) {
-  std::size_t lines = 0;
-  LineTagger tagger(0, [&](absl::string_view) { ++lines; });
-  for (int i = 0; i < 100; ++i) tagger.Add(std::string(10000, 'x'));
-  EXPECT_GT(lines, 10u);
+  const std::string part(LineTagger::kMaxLineBytes / 4, 'x');
+  std::vector<std::string> lines;
+  LineTagger tagger(0, [&](absl::string_view line) { lines.emplace_back(line); });
+  for (int i = 0; i < 10; ++i) tagger.Add(part);
+  EXPECT_THAT(lines, ::testing::Each(absl::StrCat("[0] ", part, part, part, part, "\n")));
+  EXPECT_EQ(lines.size(), 2U);
 }
 
 TEST(OutletTest, WritesWhatTheReaderTakesAndKeepsTheRest) {
