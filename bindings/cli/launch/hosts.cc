@@ -48,6 +48,21 @@ absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words)
   return absl::InvalidArgumentError("write a host, and how many ranks it has: node1 slots=4, or node1:4");
 }
 
+// Whether `host` is another machine on each host. Bootstrap takes such a name as it is, since it may be the end of a
+// tunnel, so that no rank says that the name is a mistake.
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || absl::StartsWith(host, "127.") || host == "[::1]";
+}
+
+// A line that tells how ranks of all hosts find the first host; empty where they do.
+std::string AdviceOnMeeting(absl::Span<const HostRanks> hosts) {
+  const std::string& first = hosts.front().host;
+  const auto other = absl::c_find_if(hosts, [](const HostRanks& one) { return !IsLoopback(one.host); });
+  if (!IsLoopback(first) || other == hosts.end()) return "";
+  return absl::StrCat("# The ranks meet at ", first, ", which is another machine on each host: write a name by which ",
+                      other->host, " finds the first host, unless a tunnel leads there.\n");
+}
+
 std::string RanksFrom(int first, int count) {
   return count == 1 ? absl::StrCat("rank ", first) : absl::StrCat("ranks ", first, " to ", first + count - 1);
 }
@@ -119,6 +134,7 @@ std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const s
   } else {
     absl::StrAppend(&text, "copy the file that TUTTI_JOB_SECRET_FILE names to the same path on every host.\n");
   }
+  absl::StrAppend(&text, AdviceOnMeeting(hosts));
   const std::string secret_word = secret_file.empty() ? kUsualSecretFile : CommandLine({secret_file});
   int first = 0;
   for (const HostRanks& one : hosts) {

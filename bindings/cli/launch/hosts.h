@@ -25,8 +25,8 @@ absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file);
 
 // For each host a line "# HOST: ranks A to B" and the command, for `sh`, that starts these ranks of the program of
 // `options` there and supervises them as `options` say, where only the numbers of ranks are the host's own. Ranks meet
-// at `port` of the first host; the job secret is read from `secret_file`, or, where `secret_file` is empty, from
-// ~/.tutti_job_secret of each host.
+// at `port` of the first host; a comment warns where other hosts cannot find it by its name. The job secret is read
+// from `secret_file`, or, where `secret_file` is empty, from ~/.tutti_job_secret of each host.
 std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::string& secret_file,
                             const LaunchOptions& options);
 

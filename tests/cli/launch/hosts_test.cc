@@ -118,6 +118,24 @@ TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   std::filesystem::remove_all(home);
 }
 
+TEST(LaunchHostsTest, AFirstHostThatOthersCannotFindIsToldInAComment) {
+  const ScratchFile file(".txt");
+  const auto printed = [&file](const std::string& hosts) {
+    EXPECT_TRUE(WriteFile(file.path(), hosts).ok());
+    return RunTutti(absl::StrCat("launch --hosts ", file.path(), " -- true"));
+  };
+  for (const std::string first : {"localhost", "127.0.1.1", "[::1]"}) {
+    const CommandRun told = printed(absl::StrCat(first, "\n127.0.0.1\nnode2\nnode3\n"));
+    EXPECT_EQ(Commands(told).size(), 4U) << told.err;
+    EXPECT_THAT(told.out, HasSubstr(absl::StrCat("\n# The ranks meet at ", first,
+                                                 ", which is another machine on each "
+                                                 "host: write a name by which node2 finds the first host, unless")));
+  }
+  for (const char* hosts : {"localhost\n127.0.0.1\n", "node1\nlocalhost\n", "localhost\n", "localhost1\nnode2\n"}) {
+    EXPECT_THAT(printed(hosts).out, Not(HasSubstr("another machine"))) << hosts;
+  }
+}
+
 // A rank of an earlier try with other arguments, which still waits for the others, must not join the next one.
 TEST(LaunchHostsTest, OtherArgumentsAreAnotherJob) {
   const ScratchFile file(".txt");
