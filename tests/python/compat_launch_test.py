@@ -3,10 +3,12 @@
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
 import time
+import types
 
 import pytest
 
@@ -335,10 +337,10 @@ def start_on_hosts(tmp_path):
     """A function that starts two actions on two hosts; they are ended when the test is, also by a failure."""
     started = []
 
-    def start(*actions):
+    def start(*actions, stdout=subprocess.PIPE):
         variables = ssh_on_path(tmp_path, {f"host{index}": "" for index in range(2)})
-        started.append(subprocess.Popen([PYTHON, "-c", FAN_OUT, str(tmp_path), *actions], env=variables,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        started.append(subprocess.Popen([PYTHON, "-c", FAN_OUT, str(tmp_path), *actions], env=variables, stdout=stdout,
+                                        stderr=subprocess.PIPE, text=True))
         return started[0]
 
     yield start
@@ -385,6 +387,47 @@ def test_lines_have_the_name_of_their_host(start_on_hosts):
     launcher = start_on_hosts("echo one; echo two >&2", "printf three")
     output, errors = launcher.communicate(timeout=LIMIT)
     assert (sorted(output.splitlines()), errors) == (["host0: one", "host1: three"], "host0: two\n")
+
+
+@pytest.mark.parametrize("parts, lines", [
+    ([b"a", b"b\nc", b"\n\nend"], [b"ab\n", b"c\n", b"\n", b"end\n"]),
+    ([b"10%\r20", b"%\r", b"30%\r\nend\r\n"], [b"10%\r", b"20%\r", b"30%\r\n", b"end\r\n"]),
+])
+def test_lines_end_with_a_return_too(parts, lines):
+    source = types.SimpleNamespace(read1=lambda _, parts=iter([*parts, b""]): next(parts))
+    assert list(ssh._tagged(source, b"a: ")) == [b"a: " + line for line in lines]
+
+
+def test_a_newline_that_comes_after_its_return_is_no_line():
+    source = types.SimpleNamespace(read1=lambda _, parts=iter([b"a\r", b"\n", b"\nb\r", b"c", b""]): next(parts))
+    assert list(ssh._tagged(source, b"x: ")) == [b"x: a\r", b"\n", b"x: \n", b"x: b\r", b"x: c\n"]
+
+
+def test_a_progress_bar_is_shown_while_its_line_lasts(start_on_hosts):
+    launcher = start_on_hosts("printf '10%%\\r'; exec sleep 1000", "exec sleep 1000")
+    assert select.select([launcher.stdout], [], [], LIMIT)[0], f"nothing within {LIMIT} s"
+    assert os.read(launcher.stdout.fileno(), 100) == b"host0: 10%\r"
+
+
+def test_the_end_of_the_reader_ends_all(start_on_hosts, tmp_path):
+    launcher = start_on_hosts("exec yes", "exec sleep 1000")
+    assert launcher.stdout.readline() == "host0: y\n"
+    processes = [process_on(tmp_path, f"host{index}") for index in range(2)]
+    launcher.stdout.close()
+    assert launcher.wait(LIMIT) == 128 + signal.SIGPIPE
+    assert launcher.stderr.read() == "nobody reads what host host0 prints; all hosts are ended\n"
+    for process in processes:
+        wait_for_the_end_of(process)
+
+
+def test_a_full_disk_ends_no_host_and_is_told(start_on_hosts):
+    with open("/dev/full", "w") as full:
+        launcher = start_on_hosts("seq 1 100000; echo went on >&2", "true", stdout=full)
+    _, errors = launcher.communicate(timeout=LIMIT)
+    assert launcher.returncode == 1
+    assert sorted(errors.splitlines()) == [
+        "cannot print what host host0 prints: No space left on device; it is lost", "host0: went on"
+    ]
 
 
 def test_an_unknown_host_is_named(tmp_path):

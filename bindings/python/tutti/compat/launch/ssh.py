@@ -1,15 +1,19 @@
 """Runs one command on each of several hosts by ssh, until all have ended or one has failed."""
 
+import contextlib
+import errno
+import io
 import json
 import os
 import queue
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from typing import IO, NamedTuple, TextIO
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TextIO
 
 from tutti.compat import VARIABLE
 
@@ -20,6 +24,7 @@ _PASSED = ("BAGUA_", "CUDA_", "GLOO_", "HF_", "HOROVOD_", "LD_LIBRARY_PATH", "LA
 _OWN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_", "TORCHELASTIC_", "TUTTI_EPOCH",
         "TUTTI_JOB_SECRET_FD", "TUTTI_LOCAL_", "TUTTI_NODE", "TUTTI_RANK", "TUTTI_SIZE")
 _PATIENCE = 60  # seconds that hosts have for ending their ranks
+_LINE_END = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
 
 
 class HostCommand(NamedTuple):
@@ -49,22 +54,25 @@ def run_on_hosts(commands: Sequence[HostCommand], environment: dict[str, str], v
     """Runs all commands at once, each in this process's folder; returns 0, or the exit status of the first that failed.
 
     What a host prints has the host's name before each line. The first failure ends the others, as do Ctrl-C and the end
-    of this process.
+    of this process or of who reads its output. After any other error of a write (a full disk) the output is dropped, and
+    the status is 1 in place of 0.
     """
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     running: list[_Host] = []
     ended: queue.SimpleQueue[_Host] = queue.SimpleQueue()
     try:
         for command in commands:
-            running.append(_Host(command, environment, verbose))
-            running[-1].tell_when_ended(ended)
+            running.append(_Host(command, environment, verbose, ended))
         for _ in commands:
             host = ended.get()
+            if host.has_no_reader:
+                _say(f"nobody reads what host {host.name} prints; all hosts are ended")
+                return 128 + signal.SIGPIPE
             if host.status != 0:
                 why = " (ssh itself failed, or the command ended with 255)" if host.status == 255 else ""
                 _say(f"host {host.name} ended with exit status {host.status}{why}; all hosts are ended")
                 return host.status
-        return 0
+        return 1 if any(host.lost_output for host in running) else 0
     except KeyboardInterrupt:
         _say("Ctrl-C: all hosts are ended")
         return 128 + signal.SIGINT
@@ -77,15 +85,44 @@ def run_on_hosts(commands: Sequence[HostCommand], environment: dict[str, str], v
 
 
 def _say(text: str) -> None:
-    # In one piece, since lines of hosts may be printed at the same time.
-    os.write(sys.stderr.fileno(), f"{text}\n".encode())
+    with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
+        # In one piece, since lines of hosts may be printed at the same time.
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
+
+
+def _tagged(source: io.BufferedReader, tag: bytes) -> Iterator[bytes]:
+    """The lines of ``source``, as they come, with ``tag`` before each; they end with \\n, \\r or \\r\\n.
+
+    A progress bar ends its lines with \\r, and each is handed on at once: whether \\n follows is not waited for.
+    """
+    begun = bytearray()  # a line without its end
+    after_return = False
+    while part := source.read1(1 << 16):
+        if after_return and part.startswith(b"\n"):
+            yield b"\n"
+            part = part[1:]
+        after_return = part.endswith(b"\r")
+        first, *others = _LINE_END.split(part)
+        begun += first
+        for other in others:
+            yield tag + begun
+            begun = bytearray(other)
+    if begun:
+        yield tag + begun + b"\n"
 
 
 class _Host:
-    """A host on which the command runs."""
+    """A host on which the command runs.
 
-    def __init__(self, command: HostCommand, environment: dict[str, str], verbose: bool) -> None:
+    The host is put into ``ended`` when the command has ended and its lines are printed, and when nobody reads them.
+    """
+
+    def __init__(self, command: HostCommand, environment: dict[str, str], verbose: bool,
+                 ended: "queue.SimpleQueue[_Host]") -> None:
         self.name = command.host
+        self.has_no_reader = False  # of what the host prints
+        self.lost_output = False
+        self._ended = ended
         port = [] if command.port is None else ["-p", str(command.port)]
         python_path = environment.get("PYTHONPATH")
         found_by = ["env", f"PYTHONPATH={python_path}"] if python_path else []
@@ -105,23 +142,13 @@ class _Host:
             self._process.stdin.flush()
         except BrokenPipeError:  # ssh has failed already; its exit status says more
             pass
+        threading.Thread(target=self._tell_when_ended, daemon=True).start()
 
     @property
     def status(self) -> int:
         """The exit status, as a shell has it, of a host that has ended."""
         status = self._process.returncode
         return status if status >= 0 else 128 - status
-
-    def tell_when_ended(self, ended: "queue.SimpleQueue[_Host]") -> None:
-        """Puts this host into ``ended`` when the command has ended and its lines are printed."""
-
-        def wait() -> None:
-            self._process.wait()
-            for printer in self._printers:
-                printer.join(_PATIENCE)
-            ended.put(self)
-
-        threading.Thread(target=wait, daemon=True).start()
 
     def ask_to_end(self) -> None:
         """Closes the host's stdin, which ends the command there."""
@@ -140,6 +167,25 @@ class _Host:
         for printer in self._printers:
             printer.join(_PATIENCE)
 
-    def _print_lines(self, source: IO[bytes], target: TextIO) -> None:
-        for line in source:
-            os.write(target.fileno(), f"{self.name}: ".encode() + line.rstrip(b"\n") + b"\n")  # in one piece
+    def _tell_when_ended(self) -> None:
+        self._process.wait()
+        for printer in self._printers:
+            printer.join(_PATIENCE)
+        self._ended.put(self)
+
+    def _print_lines(self, source: io.BufferedReader, target: TextIO) -> None:
+        try:
+            for line in _tagged(source, f"{self.name}: ".encode()):
+                os.write(target.fileno(), line)  # in one piece
+        except OSError as error:
+            self._lose_output(error)
+            while source.read1(1 << 16):  # ssh could not end before what the host prints is read
+                pass
+
+    def _lose_output(self, error: OSError) -> None:
+        self.lost_output = True
+        if error.errno == errno.EPIPE:
+            self.has_no_reader = True
+            self._ended.put(self)
+        else:
+            _say(f"cannot print what host {self.name} prints: {error.strerror}; it is lost")
