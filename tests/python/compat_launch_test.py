@@ -122,6 +122,17 @@ def test_hosts_get_no_variable_that_is_of_this_process_alone(monkeypatch):
     assert found.items() >= (passed | {"GIVEN": "1"}).items() and not own.keys() & found.keys()
 
 
+def test_hosts_keep_their_own_variable_where_none_is_set_here(monkeypatch, capfd):
+    monkeypatch.setenv("GIVEN", "1")
+    monkeypatch.delenv("MISSING", raising=False)
+    passed = []
+    monkeypatch.setattr(ssh, "run_on_hosts", lambda commands, environment: passed.append(environment) or 0)
+    words = "--host_list a,b --nproc_per_node 1 -x GIVEN -x MISSING -x EMPTY= -x SAID=2 x.py"
+    assert baguarun.main(words.split()) == 0
+    assert passed[0].items() >= {"GIVEN": "1", "EMPTY": "", "SAID": "2"}.items() and "MISSING" not in passed[0]
+    assert capfd.readouterr().err == "baguarun: -x MISSING: not set here, so that hosts keep theirs\n"
+
+
 def test_slots_are_filled_in_order():
     assert horovodrun.fill([("a", 2), ("b", 0), ("c", 4), ("d", 1)], 3) == [("a", 2), ("c", 1)]
     assert horovodrun.slots_of("a:2, b") == [("a", 2), ("b", 1)]

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
                       action="append",
                       default=[],
                       metavar="NAME[=VALUE]",
-                      help="pass a variable of the environment")
+                      help="pass a variable of the environment, if it is set here, or with the value given")
     made.add_argument("--bagua_service_port", type=int, help="no effect: Tutti needs no service beside the ranks")
     made.add_argument("--enable_bagua_net",
                       action="store_true",
@@ -65,13 +65,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                   "the backend tutti sends over TCP by itself")):
         if given:
             print(f"baguarun: {name} has no effect: {instead}", file=sys.stderr)
-    more = {}
-    for word in options.x:
-        name, is_set, value = word.partition("=")
-        more[name] = value if is_set else os.environ.get(name, "")
     launcher = [sys.executable, "-m", "tutti.compat", "-m", "bagua.distributed.launch", f"--nnodes={len(hosts)}",
                 f"--nproc_per_node={options.nproc_per_node}", f"--master_addr={hosts[0][0]}",
                 f"--master_port={options.master_port}", *(["--no_python"] if options.no_python else [])]
     commands = [ssh.HostCommand(host, port, [*launcher, f"--node_rank={index}", options.script, *options.arguments])
                 for index, (host, port) in enumerate(hosts)]
-    return ssh.run_on_hosts(commands, ssh.environment_to_pass(more))
+    return ssh.run_on_hosts(commands, ssh.environment_to_pass(_given(options.x)))
+
+
+def _given(words: Sequence[str]) -> dict[str, str]:
+    """The variables of -x. One that is not set here is left out: an empty text would replace what hosts have."""
+    given = {}
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if has_value:
+            given[name] = value
+        elif name in os.environ:
+            given[name] = os.environ[name]
+        else:
+            print(f"baguarun: -x {name}: not set here, so that hosts keep theirs", file=sys.stderr)
+    return given
