@@ -441,6 +441,17 @@ def test_a_full_disk_ends_no_host_and_is_told(start_on_hosts):
     ]
 
 
+def test_a_command_line_has_no_variable_but_pythonpath(tmp_path):
+    """What the page says that other users can see."""
+    variables = ssh_on_path(tmp_path, {}) | {"PYTHONPATH": os.environ.get("PYTHONPATH", "x"), "WANDB_KEY": "seen"}
+    (tmp_path / "bin" / "ssh").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/log\nexit 255\n')
+    assert run_with(variables, *COMPAT, "horovodrun", "-np", 1, "-H", "a:1", "true").returncode == 255
+    command = (tmp_path / "log").read_text()
+    assert re.findall(r"\b([A-Z_]+)=", command) == ["PYTHONPATH"] and "seen" not in command, command
+    page = (SOURCES / "docs" / "old_names.md").read_text()
+    assert "unseen by other users, but for `PYTHONPATH`" in page
+
+
 def test_an_unknown_host_is_named(tmp_path):
     variables = ssh_on_path(tmp_path, {})
     ended = run_with(variables, *COMPAT, "horovodrun", "-np", 1, "-H", "nosuch:1", "true")
