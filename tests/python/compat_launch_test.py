@@ -153,6 +153,20 @@ def test_python_runs_under_compat():
     assert horovodrun.under_compat(["./train.sh", "python"]) == ["./train.sh", "python"]
 
 
+@pytest.mark.parametrize("options, before, script", [
+    (["-um", "train"], ["-u"], ["-m", "train"]),
+    (["-Ium", "train", "-m"], ["-Iu"], ["-m", "train", "-m"]),
+    (["-mtrain"], [], ["-m", "train"]),
+    (["-uc", "text"], ["-u"], ["-c", "text"]),
+    (["-cif 1:\n  -m"], [], ["-c", "if 1:\n  -m"]),
+    (["-Wmodule", "x.py"], ["-Wmodule"], ["x.py"]),
+    (["-uX", "dev", "x.py"], ["-uX", "dev"], ["x.py"]),
+    (["--check-hash-based-pycs", "always", "x.py"], ["--check-hash-based-pycs", "always"], ["x.py"]),
+])
+def test_options_of_python_in_one_word(options, before, script):
+    assert horovodrun.under_compat(["python", *options]) == ["python", *before, "-m", "tutti.compat", *script]
+
+
 def test_horovods_variables():
     third = horovod_rank.variables(3, 1, 1, [2, 2, 1])
     assert third == {"HOROVOD_RANK": "3", "HOROVOD_SIZE": "5", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2",

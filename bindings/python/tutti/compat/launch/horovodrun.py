@@ -14,7 +14,8 @@ from tutti.compat.launch import ssh
 _PORT = "29500"  # torchrun's own
 _HERE = ("localhost", "127.0.0.1")
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
-_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of python
+# A word of python's options whose last letter takes a value, from the rest of the word or from the next: -W, -uXdev, -um.
+_TAKES_VALUE = re.compile(r"-(?P<before>[^-cmWX]*)(?P<last>[cmWX])(?P<value>.*)", re.S)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,8 +87,15 @@ def under_compat(command: Sequence[str]) -> list[str]:
     if not _PYTHON.fullmatch(os.path.basename(words[0])):
         return words
     place = 1
-    while place < len(words) and words[place].startswith("-") and words[place] not in ("-m", "-c"):
-        place += 2 if words[place] in _OPTIONS_WITH_VALUE else 1
+    while place < len(words) and words[place].startswith("-"):
+        found = _TAKES_VALUE.fullmatch(words[place])
+        if found is not None and found["last"] in "cm":  # ends python's options: -um train is -u -m train
+            before = [f"-{found['before']}"] if found["before"] else []
+            words[place:place + 1] = [*before, f"-{found['last']}", *([found["value"]] if found["value"] else [])]
+            place += len(before)
+            break
+        takes_next = words[place] == "--check-hash-based-pycs" or (found is not None and not found["value"])
+        place += 2 if takes_next else 1
     return [*words[:place], "-m", "tutti.compat", *words[place:]]
 
 
