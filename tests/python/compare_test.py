@@ -1,11 +1,17 @@
 """python -m tutti.compare, with a script that trains for a fraction of a second."""
 
+import contextlib
+import inspect
 import json
+import os
+import pathlib
+import signal
 import subprocess
 
 import pytest
+from torch.distributed.elastic.multiprocessing import PContext
 
-from launchers import PYTHON, environment, run, write
+from launchers import LIMIT, PYTHON, environment, run, wait_for, write
 from tutti import compare
 from tutti._measured_rank import covered, replaced
 
@@ -125,6 +131,67 @@ def test_a_script_that_fails_is_shown(tmp_path):
     script = write(tmp_path, "raise SystemError('what is wrong')")
     ended = run([PYTHON, "-m", "tutti.compare", "--pairs", 1, script], expected=1)
     assert "under gloo" in ended.stderr and "what is wrong" in ended.stderr, ended.stderr
+
+
+HANGS = """
+import os, time
+open(f"{__file__}.rank{os.environ['RANK']}", "w").close()
+time.sleep(1000)
+"""
+
+
+def processes_of(script):
+    """The processes whose command lines name the script: torchrun, its ranks and python -m tutti.compare."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.fsencode(script) in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def kill_processes_of(script):
+    for process in processes_of(script):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_ranks(tmp_path, number):
+    script = write(tmp_path, HANGS, "train.py")
+    command = subprocess.Popen([PYTHON, "-m", "tutti.compare", script], stderr=subprocess.PIPE, text=True,
+                               env=environment())
+    try:
+        wait_for("two ranks", lambda: len(list(tmp_path.glob("train.py.rank?"))) == 2)
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=LIMIT)
+        assert command.returncode == 128 + number and "Traceback" not in errors, errors
+        assert processes_of(script) == []
+    finally:
+        kill_processes_of(script)
+
+
+def test_a_script_that_hangs_leaves_nothing(tmp_path):
+    script = write(tmp_path, HANGS, "train.py")
+    try:
+        ended = run([PYTHON, "-m", "tutti.compare", "--timeout", 3, script], expected=1)
+        assert f"under gloo, {script} did not end in 3 s" in ended.stderr, ended.stderr
+        assert processes_of(script) == []
+    finally:
+        kill_processes_of(script)
+
+
+def test_torchrun_has_the_time_that_its_ranks_have():
+    """A torchrun that is killed before it has killed its ranks leaves them."""
+    assert compare.PATIENCE > inspect.signature(PContext.close).parameters["timeout"].default
+
+
+def test_a_process_that_keeps_the_output_open_does_not_delay_the_end(tmp_path):
+    keeper = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)', __file__])"
+    try:
+        compared(tmp_path, 100, "--ranks", 1, text=SCRIPT.replace("assert sys", f"{keeper}\nassert sys"))
+    finally:
+        kill_processes_of(tmp_path / "train.py")
 
 
 @pytest.mark.parametrize("options, message", [(["--ranks", "0"], "--ranks=0: expected at least 1"),

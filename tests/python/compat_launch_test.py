@@ -13,7 +13,7 @@ import types
 import pytest
 
 from hosts import make_hosts
-from launchers import LIMIT, PYTHON, environment, run, write
+from launchers import LIMIT, PYTHON, environment, run, wait_for, write
 from tutti.compat.launch import baguarun, horovod_rank, horovodrun, ssh
 
 COMPAT = [PYTHON, "-m", "tutti.compat"]
@@ -370,13 +370,6 @@ def start_on_hosts(tmp_path):
 
     yield start
     started[0].kill()  # the hosts end with it
-
-
-def wait_for(what, condition):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end, f"not within {LIMIT} s: {what}"
-        time.sleep(0.02)
 
 
 def process_on(folder, host):

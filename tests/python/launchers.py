@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 PYTHON = sys.executable
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run"]
@@ -46,6 +47,13 @@ def run(command, expected=0, **more):
             os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode == 0) == (expected == 0), f"{command}\n{printed}\n{errors}"
     return subprocess.CompletedProcess(command, process.returncode, printed, errors)
+
+
+def wait_for(what, condition):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, f"not within {LIMIT} s: {what}"
+        time.sleep(0.02)
 
 
 def check_sums(text, size):

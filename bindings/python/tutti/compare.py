@@ -9,12 +9,14 @@ numbers that ratio lies in single pairs of runs.
 import argparse
 import json
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 
 BACKENDS = ("gloo", "tutti")
+PATIENCE = 40  # seconds; torchrun gives its ranks 30, and a torchrun that is killed leaves them
 
 
 class Failure(Exception):
@@ -44,6 +46,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _end(torchrun: subprocess.Popen) -> None:
+    """Ends torchrun and, by torchrun, its ranks, unless all have ended."""
+    if torchrun.poll() is not None:
+        return
+    torchrun.terminate()
+    try:
+        torchrun.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        torchrun.kill()
+        torchrun.wait()
+
+
 def run_once(options, backend: str) -> list[dict]:
     """Runs the script under ``backend``; returns what each rank has measured, in the order of ranks."""
     strategy = options.strategy if options.strategy and backend == "tutti" else ""
@@ -51,20 +65,19 @@ def run_once(options, backend: str) -> list[dict]:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.ranks),
                    "-m", "tutti._measured_rank", backend, strategy, folder, str(options.warmup), str(options.steps),
                    options.script, *options.arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # A file and no pipe: torchrun never waits for a reader, and a process that the script leaves may keep it open.
+        output = pathlib.Path(folder, "output")
+        with output.open("wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         try:
-            output, _ = process.communicate(timeout=options.timeout)
+            process.wait(options.timeout)
         except subprocess.TimeoutExpired:
             raise Failure(f"under {backend}, {options.script} did not end in {options.timeout:g} s") from None
         finally:
-            if process.poll() is None:
-                process.terminate()  # torchrun then ends its ranks
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+            _end(process)
         if process.returncode != 0:
-            raise Failure(f"under {backend}, {options.script} failed:\n{output[-4000:]}")
+            text = output.read_text(errors="replace")
+            raise Failure(f"under {backend}, {options.script} failed:\n{text[-4000:]}")
         results = [json.loads(file.read_text()) for file in pathlib.Path(folder).glob("rank*.json")]
     results.sort(key=lambda result: result["rank"])
     if len(results) != options.ranks:
@@ -179,10 +192,13 @@ def main(arguments=None) -> None:
             import matplotlib  # noqa: F401
         except ImportError:
             parser.error("--plot needs matplotlib: pip install matplotlib")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the ranks are ended on the way out
     try:
         result = compare(options, lambda text: print(text, file=sys.stderr, flush=True))
     except Failure as failure:
         parser.exit(1, f"python -m tutti.compare: {failure}\n")
+    except KeyboardInterrupt:
+        parser.exit(128 + signal.SIGINT, "python -m tutti.compare: Ctrl-C: the ranks are ended\n")
     print(table(result))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(result, indent=1))
