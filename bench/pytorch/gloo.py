@@ -6,14 +6,15 @@
         [--links memory 1gbit]
 
 All variants of a measurement run in one job and in turns, round after round; a round's time is that of the slowest rank.
-The table has medians over the rounds, and ratios of medians. Nothing else may run on the machine. On a link such as
-`1gbit` each rank is a host of its own, a network namespace on a link of that speed (needs root), and only steps are
-measured. Written are
-docs/results/pytorch.md, its picture pytorch.svg (needs `.ci/install plots`) and, with every round, pytorch.json.
+The table has medians over the rounds, and ratios of medians. Results are checked: those of collectives before they are
+timed, and after the steps that the weights of all ranks are equal, and those of exact sums near gloo's. Nothing else may
+run on the machine. On a link such as `1gbit` each rank is a host of its own, a network namespace on a link of that speed
+(needs root), and only steps are measured. Written are docs/results/pytorch.md, its picture pytorch.svg (needs `.ci/install plots`) and, with every round, pytorch.json.
 """
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import pathlib
@@ -71,21 +72,38 @@ def interleaved(variants, rounds, repeats):
     return times
 
 
+def checked(name, call, expected, tensor, group):
+    """The call as a function, once its result was right: `expected`, where each rank's tensor is full of its number from 1.
+
+    The tensor is then full of zeros, which stay as they are however often they are added.
+    """
+    tensor.fill_(dist.get_rank() + 1)
+    call(tensor, group)
+    wrong = (tensor != expected).sum()
+    dist.all_reduce(wrong, group=GLOO)  # so that all ranks end here
+    if wrong:
+        raise SystemExit(f"{name}: {wrong} elements are wrong, over all ranks")
+    tensor.zero_()
+    return lambda: call(tensor, group)
+
+
 def all_reduce_large(rounds):
-    ordinary = torch.ones(LARGE_BYTES // 4)
-    mapped = tutti.torch.empty(LARGE_BYTES // 4).fill_(1)
+    ordinary, mapped = torch.empty(LARGE_BYTES // 4), tutti.torch.empty(LARGE_BYTES // 4)
 
-    def reduces(tensor, group):
-        return lambda: dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+    def maximum(tensor, group):
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
 
-    return interleaved({"gloo": reduces(ordinary, GLOO), "tutti": reduces(ordinary, None),
-                        "tutti, arena": reduces(mapped, None)}, rounds, 2)
+    tensors = {"gloo": (ordinary, GLOO), "tutti": (ordinary, None), "tutti, arena": (mapped, None)}
+    return interleaved({name: checked(name, maximum, dist.get_world_size(), *where) for name, where in tensors.items()},
+                       rounds, 2)
 
 
-def small(call):
+def small(call, expected):
+    """`expected` of the number of ranks."""
     def measure(rounds):
-        tensor = torch.ones(2)
-        return interleaved({"gloo": lambda: call(tensor, GLOO), "tutti": lambda: call(tensor, None)}, rounds, 200)
+        tensor = torch.empty(2)
+        return interleaved({name: checked(name, call, expected(dist.get_world_size()), tensor, group)
+                            for name, group in (("gloo", GLOO), ("tutti", None))}, rounds, 200)
     return measure
 
 
@@ -114,34 +132,52 @@ def leaves_gradients(_state, bucket):
     return done
 
 
+def check_weights(models, exact):
+    """Ends the job where weights differ between ranks, or those of the models named `exact` from those of "gloo".
+
+    All models began with the same weights and have made equally many steps.
+    """
+    weights = {name: torch.nn.utils.parameters_to_vector(model.parameters()).detach() for name, model in models.items()}
+    for name, own in weights.items():
+        of_ranks = [None] * dist.get_world_size()
+        dist.all_gather_object(of_ranks, hashlib.sha256(own.numpy().tobytes()).hexdigest(), group=GLOO)
+        if len(set(of_ranks)) > 1:
+            raise SystemExit(f"{name}: ranks have other weights after the same steps")
+        if name in exact and not torch.allclose(own, weights["gloo"], rtol=1e-3, atol=1e-6):
+            raise SystemExit(f"{name}: weights are other ones than with gloo")
+
+
 def steps(make, inputs, strategies, repeats):
     def measure(rounds):
+        own_inputs = inputs * (1 + dist.get_rank())  # gradients that nobody exchanges differ between ranks
+
         def step_of(model, optimizer=None):
             optimizer = optimizer or torch.optim.SGD(model.parameters(), 1e-4)
 
             def step():
                 optimizer.zero_grad()
-                model(inputs).square().mean().backward()
+                model(own_inputs).square().mean().backward()
                 optimizer.step()
             return step
 
         copies = DistributedDataParallel(make())
         copies.register_comm_hook(None, leaves_gradients)
-        variants = {"no exchange": step_of(make()), "DDP without exchange": step_of(copies),
-                    "gloo": step_of(DistributedDataParallel(make(), process_group=GLOO)),
-                    "tutti": step_of(DistributedDataParallel(make()))}
+        variants = {"no exchange": step_of(make()), "DDP without exchange": step_of(copies)}
+        models = {"gloo": DistributedDataParallel(make(), process_group=GLOO), "tutti": DistributedDataParallel(make())}
         for strategy in strategies:
-            model = DistributedDataParallel(make())
+            models[f"tutti, {strategy}"] = model = DistributedDataParallel(make())
             tutti.torch.register(model, strategy)
-            variants[f"tutti, {strategy}"] = step_of(model)
-        views = DistributedDataParallel(make(), gradient_as_bucket_view=True)
+        models[f"tutti, {strategies[0]}, views"] = views = DistributedDataParallel(make(), gradient_as_bucket_view=True)
         tutti.torch.register(views, strategies[0])
-        variants[f"tutti, {strategies[0]}, views"] = step_of(views)
+        variants |= {name: step_of(model) for name, model in models.items()}
         module = make()
         optimizer = torch.optim.SGD(module.parameters(), 1e-4)
         wrapped = tutti.torch.DistributedDataParallel(module, optimizer, strategies[0])
-        variants[f"tutti, wrapper, {strategies[0]}"] = step_of(wrapped, optimizer)
-        return interleaved(variants, rounds, repeats)
+        models[wrapper := f"tutti, wrapper, {strategies[0]}"] = module
+        variants[wrapper] = step_of(wrapped, optimizer)
+        times = interleaved(variants, rounds, repeats)
+        check_weights(models, exact=[name for name in models if "bytegrad" not in name])
+        return times
     return measure
 
 
@@ -151,8 +187,8 @@ def broadcast(tensor, group):
 
 MEASUREMENTS = {
     "all_reduce (max) of 80 MB": all_reduce_large,
-    "all_reduce of 8 bytes": small(lambda tensor, group: dist.all_reduce(tensor, group=group)),
-    "broadcast of 8 bytes": small(broadcast),
+    "all_reduce of 8 bytes": small(lambda tensor, group: dist.all_reduce(tensor, group=group), lambda ranks: ranks * (ranks + 1) / 2),
+    "broadcast of 8 bytes": small(broadcast, lambda ranks: 1),
     "step of an MLP of 20 M parameters, batch 2": steps(mlp, torch.ones(2, 2236), ["gradient_allreduce", "bytegrad"], 1),
     "step of a small CNN, batch 32": steps(convolutions, torch.ones(32, 3, 32, 32), ["gradient_allreduce"], 10),
 }
@@ -213,8 +249,9 @@ DDP after `tutti.torch.register(model, "bytegrad")`, `views` with `gradient_as_b
 `tutti.torch.DistributedDataParallel`. `DDP without exchange` has a hook that leaves every bucket as it is: the copies of
 stock DDP cost as much, whatever exchanges the buckets. On the link `{MEMORY}` all ranks are on one host; otherwise each is on a
 host of its own, a network namespace whose link has that rate. `added` is the time of a step above that of the same step
-without any exchange. all_reduce of 80 MB takes the maximum, so that values stay as they are however often they are
-reduced; all_reduce of 8 bytes sums.
+without any exchange. all_reduce of 80 MB takes the maximum, all_reduce of 8 bytes sums; both take zeros while they are
+timed, and other values when they are checked before. After the steps weights were equal on all ranks, and those of exact
+sums near gloo's.
 
 | measurement | link | ranks | variant | ms | of gloo's | added, ms | of gloo's |
 | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |"""]
