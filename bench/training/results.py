@@ -10,7 +10,8 @@ import idle
 def add_options(parser):
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
-    parser.add_argument("--any-program", action="store_true", help="take runs of the file that another build has made, too")
+    parser.add_argument("--any-program", action="store_true",
+                        help="take runs of the file that another build has made, too, or nobody knows which")
     idle.add_loaded(parser)
 
 

@@ -86,7 +86,7 @@ class Runs:
     """The runs made so far, kept in a file. `make` (train, or a function like it) makes a missing run from `args`.
 
     A row says when, where and with which build it was made; rows of earlier versions of this script do not. What another
-    build has made is made again, unless --any-program is given.
+    build has made, or nobody knows which, is made again, unless --any-program is given.
     """
 
     def __init__(self, args, file, make):
@@ -105,7 +105,7 @@ class Runs:
 
     def known(self, run):
         for row in self.rows[::-1]:
-            same_program = self.args.any_program or row.get("program", self.program) == self.program
+            same_program = self.args.any_program or row.get("program") == self.program
             if same_program and all(row.get(name) == value for name, value in run.items()):
                 return row
         return None

@@ -174,9 +174,11 @@ class KeptRuns(unittest.TestCase):
         self.assertEqual(results.measured([{}, {}, rows[0]]), f"2026-02-01 and {unknown}, a PDP")
         self.assertEqual(results.measured([{}, {}]), unknown)
 
-    def test_a_run_of_an_earlier_script_is_kept(self):
+    def test_a_run_of_a_build_that_nobody_knows_is_made_again_unless_told(self):
         (self.folder / "runs.json").write_text(json.dumps([{"strategy": EXACT, "step_ms": 7}]))
-        self.assertEqual(self.runs("a").get(strategy=EXACT)["step_ms"], 7)
+        self.assertEqual(self.runs("a", any_program=True).get(strategy=EXACT)["step_ms"], 7)
+        with unittest.mock.patch.object(runs.idle, "share_in_use", lambda: 0.01), contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(self.runs("a").get(strategy=EXACT)["step_ms"], 1)
 
 
 class Judgement(unittest.TestCase):
