@@ -87,7 +87,7 @@ def main():
     add_options(parser, PEERS, end=256 << 20, rounds=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     options = parse(parser)
-    need_earlier(options, *map(page_with, options.collective))
+    need_earlier(options, options.only, *map(page_with, options.collective))
     programs = {name: PEERS[name] for name in options.only}
     if options.before:
         programs["before"] = tutti("arena", options.before.resolve())

@@ -49,7 +49,8 @@ def add_sizes(parser, end, rounds, begin=4):
     parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
     parser.add_argument("--merge", action="store_true",
-                        help="keep the rows of earlier results that are not measured now; with --rounds 0: write the page anew")
+                        help="keep the earlier rows of cells (a size, in a world, on a link) that are not wholly measured now; with "
+                        "--rounds 0: write the page anew")
     idle.add_loaded(parser)
 
 
@@ -97,7 +98,10 @@ def measure(runs, programs, rows):
                 what = ", ".join(f"{label} {value}" for label, value in run.labels.items())
                 print(f"{run.ranks} ranks, {what}, {show_bytes(run.sizes[0])} to {show_bytes(run.sizes[-1])}, "
                       f"round {round_number + 1}: {name}", file=sys.stderr, flush=True)
-                rows += [{**row, **run.labels, "name": name, "round": round_number} for row in programs[name](run)]
+                measured = programs[name](run)
+                if wrong := [row for row in measured if row["wrong"]]:
+                    raise SystemExit(f"wrong results of {name}: {wrong[0]}")
+                rows += [{**row, **run.labels, "name": name, "round": round_number} for row in measured]
 
 
 def ratio_of(prefix, rivals):
@@ -115,13 +119,29 @@ def cell_of(row, labels):
     return tuple(row[name] for name in (*labels, "ranks", "bytes"))
 
 
-def merged(earlier, rows, labels):
-    """The rows of `earlier` in whose cells nothing was measured now, and `rows`, in the order of a page.
+def names_in_rounds(rows, labels):
+    """The names of the programs that were measured in each cell: {cell: {round: names}}."""
+    cells = {}
+    for row in rows:
+        cells.setdefault(cell_of(row, labels), {}).setdefault(row["round"], set()).add(row["name"])
+    return cells
 
-    A ratio is one within a round, so that a cell has the rows of one run only.
+
+def missing(names, earlier):
+    """Those of the programs in `earlier` that `names` lack; an older build of tutti is nothing to keep."""
+    return set(earlier) - set(names) - {"before"}
+
+
+def merged(earlier, rows, labels):
+    """The rows of a page that has `earlier` and gets `rows`, in the order of the page.
+
+    A ratio is one within a round, so that a cell has the rows of one run only: those of now, unless one of their rounds
+    lacks a program of earlier, as the last round of a measurement that was stopped may.
     """
-    now = {cell_of(row, labels) for row in rows}
-    rows = [row for row in earlier if cell_of(row, labels) not in now] + rows
+    now = names_in_rounds(rows, labels)
+    kept = {cell for cell, rounds in names_in_rounds(earlier, labels).items()
+            if cell not in now or any(missing(names, set().union(*rounds.values())) for names in now[cell].values())}
+    rows = [row for row in earlier if cell_of(row, labels) in kept] + [row for row in rows if cell_of(row, labels) not in kept]
     first_of = [{} for _ in labels]  # labels are in the order of their first rows
     for row in rows:
         for places, label in zip(first_of, labels):
@@ -161,8 +181,8 @@ def summarize(rows, labels, rivals):
                 rounds = [r for r in ours if present and all(r in p for p in present)]  # the last one may be incomplete
                 if rounds and not (label == "before" and own != "tutti"):  # the older build's buffers are in the arena
                     ratios = [min(p[r] for p in present) / ours[r] for r in rounds]
-                    entry[ratio_of(prefix, label)] = round(statistics.median(ratios), 2)
-                    entry[rounds_of_ratio(prefix, label)] = [round(min(ratios), 2), round(max(ratios), 2)]
+                    entry[ratio_of(prefix, label)] = statistics.median(ratios)
+                    entry[rounds_of_ratio(prefix, label)] = [min(ratios), max(ratios)]
         summary.append(entry)
     return summary
 
@@ -180,23 +200,25 @@ def facts(in_use):
             "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}"}
 
 
+def measured_by(measure):
+    """The rows that `measure(rows)` appends, and why it was stopped before its end ("": it was not)."""
+    rows = []
+    try:
+        measure(rows)
+    # A program failed (SystemExit), or hung; hosts could not be made; or the user stops the script.
+    except (KeyboardInterrupt, SystemExit, RuntimeError, subprocess.SubprocessError) as error:
+        if not rows:
+            raise
+        print(error, file=sys.stderr)
+        return rows, "by a signal" if isinstance(error, KeyboardInterrupt) else str(error).split("\n")[0]
+    return rows, ""
+
+
 def compare(options, programs, runs, write):
     """Measures, and has `write(rows, stopped)` write what was measured, all of it or what there was before a stop."""
     end_orderly()
     in_use = idle.wait_until_idle(options.loaded) if options.rounds > 0 else None  # without a round nothing is measured
-    rows = []
-    stopped = ""
-    try:
-        measure(runs, programs, rows)
-    # A library failed (SystemExit), or hung; hosts could not be made; or the user stops the script.
-    except (KeyboardInterrupt, SystemExit, RuntimeError, subprocess.SubprocessError) as error:
-        stopped = "by a signal" if isinstance(error, KeyboardInterrupt) else str(error).split("\n")[0]
-        if not rows:
-            raise
-        print(error, file=sys.stderr)
-    wrong = [row for row in rows if row["wrong"]]
-    if wrong:
-        raise SystemExit(f"wrong results: {wrong[0]}")
+    rows, stopped = measured_by(lambda rows: measure(runs, programs, rows))
     options.out.mkdir(parents=True, exist_ok=True)
     write([{**row, **facts(in_use)} for row in rows], stopped)
     if stopped:

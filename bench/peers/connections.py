@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--connections", nargs="+", default=["1", "2", "4", "8"], metavar="N")
     host_peers.add_bin(parser)
     options = parser.parse_args()
-    need_earlier(options, PAGE)
+    need_earlier(options, options.connections, PAGE)
     host_peers.need_programs(parser, options, ["tutti", "delay_switch"])
     programs = {number: host_peers.tutti(options.bin / "tutti", TUTTI_CONNECTIONS=number) for number in options.connections}
     compare(options, programs, runs(options), lambda *measured: write_results(options, *measured))

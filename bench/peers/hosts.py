@@ -109,7 +109,7 @@ def write_results(options, rows, stopped):
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
         times = entry["time_us"]
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
-            entry[ratio_of("", CODED)] = round(min(peers) / times[IN_CODEC], 2)
+            entry[ratio_of("", CODED)] = min(peers) / times[IN_CODEC]
     write_page(options.out, name, result, page(result, name))
     if name == PAGE:
         plot(options.out, name)
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--schedule", help="of Tutti")
     host_peers.add_bin(parser)
     options = parse(parser)
-    need_earlier(options, page_of(options))
+    need_earlier(options, options.only, page_of(options))
     needed = ["tutti"] * any(name in options.only for name in ("tutti", IN_CODEC)) + ["delay_switch"] * any(options.delay_ms)
     host_peers.need_programs(parser, options, needed)
     programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule),

@@ -5,7 +5,8 @@ import pathlib
 import subprocess
 import sys
 
-from comparison import OURS, cell_of, idle, merged, range_of, ratio_of, rounds_of, rounds_of_ratio, show_bytes, summarize
+from comparison import (OURS, cell_of, idle, merged, missing, range_of, ratio_of, rounds_of, rounds_of_ratio, show_bytes,
+                        summarize)
 from peers import PYTHON
 
 
@@ -44,7 +45,9 @@ def time_of(entry, name):
 def show_ratio(entry, prefix, rival):
     """A ratio, and in parentheses the least and the most of single rounds."""
     def show(ratio):
-        return f"{ratio:.2f}" if ratio <= MOST else f"> {MOST}"
+        if ratio > MOST:
+            return f"> {MOST}"
+        return f"{ratio:.3f}" if ratio != 1 and round(ratio, 2) == 1 else f"{ratio:.2f}"
     ratio = entry.get(ratio_of(prefix, rival))
     if ratio is None:
         return "—"
@@ -69,10 +72,14 @@ def table(entries, names, columns, rivals, show=time_of):
         yield "| " + " | ".join(cells) + " |"
 
 
+def ratios_to_others(entry, prefix, rivals):
+    """The ratios of a column of Tutti to other libraries, of which an older build of Tutti is none."""
+    return [entry[ratio_of(prefix, r)] for r in rivals if r != "before" and ratio_of(prefix, r) in entry]
+
+
 def behind(entry, rivals):
     """Tutti's columns that are slower than the best of the other libraries: {column: its advantage, which is below 1}."""
-    others = [r for r in rivals if r != "before"]  # an older build of Tutti
-    least = {own: min(entry.get(ratio_of(prefix, r), 1) for r in others) for own, prefix in OURS.items()}
+    least = {own: min(ratios) for own, prefix in OURS.items() if (ratios := ratios_to_others(entry, prefix, rivals))}
     return {own: advantage for own, advantage in least.items() if advantage < 1}
 
 
@@ -82,7 +89,9 @@ def where_behind(title, entries, names, columns, rivals, show=time_of):
         worst_first = sorted((e for e in entries if behind(e, rivals)), key=lambda e: min(behind(e, rivals).values()))
         if any("tutti-private" in e["time_us"] for e in entries):
             columns = {**columns, BEHIND: lambda entry: ", ".join(behind(entry, rivals))}
-        yield from table(worst_first, names, columns, rivals, show) if worst_first else ["Nowhere."]
+        compared = any(ratios_to_others(e, prefix, rivals) for e in entries for prefix in OURS.values())
+        nothing = ["Nowhere." if compared else "No other library was measured."]
+        yield from table(worst_first, names, columns, rivals, show) if worst_first else nothing
 
 
 def of_versions(rows):
@@ -99,10 +108,14 @@ def of_gloo(rows):
                       "than the others." if most >= 1.5 else "")
 
 
+def incomplete(stopped):
+    """What a page says first where the measurement was stopped."""
+    return [f"**Incomplete**: the measurement was stopped ({stopped}).\n"] if stopped else []
+
+
 def heading(result, what, settings, script, page):
     """`settings`: what a page says of how the libraries were set."""
-    if result["stopped"]:
-        yield f"**Incomplete**: the measurement was stopped ({result['stopped']}).\n"
+    yield from incomplete(result["stopped"])
     yield f"{result['date']}, {result['machine']}. Means over the calls, medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield what
     yield f"Written by `bench/peers/{script}`; every row of every round, with p50, p99 and maximum, is in `{page}.json`.\n"
@@ -119,27 +132,34 @@ def heading(result, what, settings, script, page):
         yield UNKNOWN_BUILD
 
 
-def earlier_rows(file):
-    """The rows of earlier results; what a row does not say of its measurement is what the whole file says.
+def earlier_result(file):
+    """What PAGE.json holds, each row with the date and the machine, which old rows do not say but the whole file does.
 
     Ends the script where rows cannot be kept.
     """
     if not file.exists():
-        return []
+        return {"stopped": "", "rows": []}
     result = json.loads(file.read_text())
     old = sum("time_us" not in row for row in result["rows"])
     if old:
         raise SystemExit(f"--merge: {file}: {old} rows have medians (p50_us) and no time_us, and cannot stand beside means: "
                          "measure everything that the page is to have, without --merge")
-    return [{**row, **{name: row.get(name, result[name]) for name in ("date", "machine")}}
-            for row in result["rows"]]
+    rows = [{**row, **{name: row.get(name, result[name]) for name in ("date", "machine")}} for row in result["rows"]]
+    return {"stopped": result.get("stopped", ""), "rows": rows}
 
 
-def need_earlier(options, *pages):
-    """Ends the script before it measures where it could not keep the earlier rows of these pages."""
+def need_earlier(options, names, *pages):
+    """Ends the script before it measures the programs `names` where it could not keep the earlier rows of these pages.
+
+    Rows of other programs could not stay beside those of now, because a ratio is one within a round.
+    """
     if options.merge:
         for page in pages:
-            earlier_rows(options.out / f"{page}.json")
+            file = options.out / f"{page}.json"
+            left_out = missing(names, (row["name"] for row in earlier_result(file)["rows"]))
+            if left_out and options.rounds > 0:
+                raise SystemExit(f"--merge: {file} has rows of {', '.join(sorted(left_out))}: measure the same libraries, or "
+                                 "without --merge")
 
 
 def with_place(summary, rows, labels):
@@ -153,9 +173,14 @@ def with_place(summary, rows, labels):
 
 
 def result_of(options, page, rows, stopped, labels, rivals):
-    """What PAGE.json is to hold: None where there are no rows."""
+    """What PAGE.json is to hold: None where there are no rows.
+
+    Rows that are merged into an incomplete page leave the page incomplete: nobody knows whether they are the missing ones.
+    """
     if options.merge:
-        rows = merged(earlier_rows(options.out / f"{page}.json"), rows, labels)
+        earlier = earlier_result(options.out / f"{page}.json")
+        rows = merged(earlier["rows"], rows, labels)
+        stopped = stopped or earlier["stopped"]
     if not rows:
         return None
     names = dict.fromkeys(row["name"] for row in rows)
@@ -176,7 +201,9 @@ def write_page(folder, page, result, lines):
 
 
 def plot(folder, page):
-    if PYTHON.exists():
-        subprocess.run([PYTHON, pathlib.Path(__file__).with_name("plot.py"), page, folder])
-    else:
+    """Draws PAGE.svg. Where it cannot be drawn none is left, because an earlier one would be of other rows than the page."""
+    (folder / f"{page}.svg").unlink(missing_ok=True)
+    if not PYTHON.exists():
         print(f"no plot: {PYTHON} is missing: run `.ci/install plots`", file=sys.stderr)
+    elif subprocess.run([PYTHON, pathlib.Path(__file__).with_name("plot.py"), page, folder]).returncode:
+        raise SystemExit(f"{page}.json and {page}.md are written, but {page}.svg could not be drawn")

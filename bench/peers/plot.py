@@ -17,6 +17,7 @@ from peers import ROOT
 STYLES = {
     "tutti": dict(color="#c1272d", linewidth=2.4),
     "tutti-private": dict(color="#c1272d", linewidth=1.4, linestyle="--"),
+    "tutti-uint8_block": dict(color="#e0a030", linewidth=1.4, linestyle="--"),
     "before": dict(color="#c1272d", linewidth=1, linestyle=":"),
     "openmpi-sm": dict(color="#4d648d"),
     "openmpi-tcp": dict(color="#4d648d"),
@@ -28,6 +29,7 @@ STYLES = {
     "wire": dict(color="#000000", linewidth=0.6),
 }
 NAMES = {"tutti": "Tutti", "tutti-private": "Tutti, ordinary memory", "before": "Tutti, before",
+         "tutti-uint8_block": "Tutti, 8 bits (lossy)",
          "openmpi-sm": "Open MPI (sm)", "openmpi-tcp": "Open MPI (TCP)", "openmpi-ucx": "Open MPI (UCX)",
          "mpich": "MPICH", "mpich-ofi": "MPICH (OFI)", "mpich-ucx": "MPICH (UCX)", "gloo": "gloo (PyTorch)"}
 TICKS = {4: "4 B", 1 << 10: "1 KB", 64 << 10: "64 KB", 1 << 20: "1 MB", 64 << 20: "64 MB"}

@@ -25,8 +25,8 @@ FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01}
 
 
 def row(name, turn, us, nbytes=1 << 20, collective="all_reduce", **labels):
-    return {"name": name, "round": turn, "time_us": us, "bytes": nbytes, "ranks": 2, "collective": collective,
-            "version": f"{name}\t1", "wrong": 0, **FACTS, **labels}
+    return {"name": name, "library": "tutti" if name == "before" else name.partition("-")[0], "round": turn, "time_us": us,
+            "bytes": nbytes, "ranks": 2, "collective": collective, "version": f"{name}\t1", "wrong": 0, **FACTS, **labels}
 
 
 def on_hosts(*arguments, **labels):
@@ -137,16 +137,35 @@ class Measuring(unittest.TestCase):
         return rows
 
     def test_the_order_rotates_and_rows_are_labelled(self):
-        rows = self.measured({name: lambda run: [{"bytes": 4}] for name in "ab"})
+        rows = self.measured({name: lambda run: [{"bytes": 4, "wrong": 0}] for name in "ab"})
         self.assertEqual([(r["round"], r["name"]) for r in rows], [(0, "a"), (0, "b"), (1, "b"), (1, "a")])
         self.assertEqual({r["collective"] for r in rows}, {"all_reduce"})
 
     def test_a_failure_keeps_earlier_rows_and_removes_hosts(self):
         def fail(run):
             raise SystemExit("failed")
-        rows = self.measured({"a": lambda run: [{"bytes": 4}], "b": fail})
+        rows = self.measured({"a": lambda run: [{"bytes": 4, "wrong": 0}], "b": fail})
         self.assertEqual([r if r == "stopped" else r["name"] for r in rows], ["a", "stopped"])
         self.assertTrue(self.closed)
+
+    def test_wrong_results_end_a_comparison_and_leave_the_rows_before(self):
+        results = iter((0, 0, 3, 0))  # of a and b, and in the second round of b and a
+        made = lambda run: [{"bytes": 4, "wrong": next(results)}]
+        rows = self.measured({"a": made, "b": made})
+        self.assertEqual([r if r == "stopped" else (r["round"], r["name"]) for r in rows], [(0, "a"), (0, "b"), "stopped"])
+
+    def test_what_was_measured_before_a_stop_is_kept_with_the_reason(self):
+        def stopped_by(error, rows=(1,)):
+            def measure(into):
+                into += rows
+                raise error
+            with contextlib.redirect_stderr(io.StringIO()):
+                return comparison.measured_by(measure)
+        self.assertEqual(stopped_by(SystemExit("wrong results of b: 3\nmore")), ([1], "wrong results of b: 3"))
+        self.assertEqual(stopped_by(KeyboardInterrupt()), ([1], "by a signal"))
+        self.assertEqual(comparison.measured_by(lambda rows: rows.append(1)), ([1], ""))
+        with self.assertRaisesRegex(SystemExit, "why"):
+            stopped_by(SystemExit("why"), rows=())
 
 
 class Summary(unittest.TestCase):
@@ -246,26 +265,56 @@ class Pages(unittest.TestCase):
         page = self.written(hosts.write_results, rows, stopped="by a signal")["hosts.md"]
         self.assertIn("**Incomplete**: the measurement was stopped (by a signal).", page)
         self.assertIn("`before` is an older build", page)
-        self.assertIn("Nowhere.", page)  # where Tutti is behind
+        self.assertIn("No other library was measured.", page)  # where Tutti is behind
+        self.assertNotIn("Nowhere.", page)
+
+    def test_where_tutti_is_behind_has_what_is_a_little_slower(self):
+        rows = [row(name, 0, us, rewrite=False) for name, us in (("tutti", 1000), ("mpich", 997), ("gloo", 1000))]
+        behind = self.written(compare.write_results, rows)["all_reduce.md"].split("### All sizes")[0]
+        self.assertIn("| 2 | 1 MB | 1,000 | 997 | 1,000 | 0.997 | 1.00 |", behind)
+
+    def test_a_cell_that_is_not_wholly_measured_keeps_its_earlier_rows(self):
+        first = [row(name, turn, us, rewrite=False) for turn in range(2) for name, us in (("tutti", 20), ("mpich", 10))]
+        files = self.written(compare.write_results, first)
+        now = [row(name, turn, 1, rewrite=False) for turn, name in ((0, "tutti"), (0, "mpich"), (1, "tutti"))]
+        for rows in (now[:1], now):  # stopped in the first round, and in the second one
+            kept = self.written(compare.write_results, rows, stopped="by a signal", earlier=files)
+            self.assertEqual(json.loads(kept["all_reduce.json"])["rows"], first)
+        kept = self.written(compare.write_results, now[:2], earlier=files)
+        self.assertEqual(json.loads(kept["all_reduce.json"])["rows"], now[:2])
+
+    def test_an_older_build_need_not_be_measured_again(self):
+        first = [row(name, 0, 1, rewrite=False) for name in ("tutti", "before")]
+        files = self.written(compare.write_results, first)
+        now = [row("tutti", 0, 2, rewrite=False)]
+        self.assertEqual(json.loads(self.written(compare.write_results, now, earlier=files)["all_reduce.json"])["rows"], now)
+
+    def test_a_page_that_was_incomplete_stays_so(self):
+        rows = [row("tutti", 0, 1, rewrite=False)]
+        files = self.written(compare.write_results, rows, stopped="by a signal")
+        for now in ([], [row("tutti", 0, 1, nbytes=4, rewrite=False)]):
+            self.assertIn("**Incomplete**: the measurement was stopped (by a signal).",
+                          self.written(compare.write_results, now, earlier=files)["all_reduce.md"])
+        self.assertNotIn("Incomplete", self.written(compare.write_results, rows)["all_reduce.md"])
 
     def test_rows_measured_now_stand_for_those_of_the_same_cell(self):
         first = [row(name, turn, us, nbytes, ranks=ranks, rewrite=False) for ranks in (2, 4) for nbytes in (4, 1 << 20)
                  for turn in range(3) for name, us in (("tutti", 20), ("mpich", 10))]
         now = [row(name, turn, us, ranks=2, rewrite=False, date="2026-03-01", in_use=0.2) for turn in range(2)
-               for name, us in (("tutti", 1), ("gloo", 3))]
+               for name, us in (("tutti", 1), ("mpich", 2), ("gloo", 3))]
         files = self.written(compare.write_results, first)
         files = self.written(compare.write_results, now, earlier=files)
         page = files["all_reduce.md"].partition("### All sizes")[2]
         self.assertEqual([line for line in page.splitlines() if line.startswith("| 2") or line.startswith("| 4")],
                          ["| 2 | 4 B | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |",
-                          "| 2 | 1 MB | 2026-03-01, 2 cores | 1.00 | — | 3.00 | — | 3.00 |",
+                          "| 2 | 1 MB | 2026-03-01, 2 cores | 1.00 | 2.00 | 3.00 | 2.00 | 3.00 |",
                           "| 4 | 4 B | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |",
                           "| 4 | 1 MB | 2026-01-02, 2 cores | 20 | 10 | — | 0.50 | — |"])
         self.assertIn("2026-01-02 to 2026-03-01, 2 cores. Means over the calls, medians of 2 to 3 interleaved rounds",
                       files["all_reduce.md"])
         self.assertIn("**On a loaded machine: other programs used up to 20 %", files["all_reduce.md"])
         dates = [entry["date"] for entry in json.loads(files["all_reduce.json"])["rows"]]
-        self.assertEqual(dates, 6 * ["2026-01-02"] + 4 * ["2026-03-01"] + 12 * ["2026-01-02"])
+        self.assertEqual(dates, 6 * ["2026-01-02"] + 6 * ["2026-03-01"] + 12 * ["2026-01-02"])
         self.assertEqual(self.written(compare.write_results, [], earlier=files), files)  # --rounds 0
 
     def test_earlier_rows_have_the_date_of_their_file(self):
@@ -289,6 +338,20 @@ class Pages(unittest.TestCase):
                     else:
                         compare.main()
                 self.assertEqual(measured.called, not ends)
+
+    def test_libraries_that_are_left_out_end_a_script_before_it_measures(self):
+        earlier = {"date": "2025-01-01", "machine": "a PDP", "rows": [row("mpich", 0, 1), row("before", 0, 1)]}
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(compare, "compare") as measured:
+            pathlib.Path(folder, "all_reduce.json").write_text(json.dumps(earlier))
+            command = ["compare.py", "--merge", "--out", folder]
+            with unittest.mock.patch.object(sys, "argv", [*command, "--only", "tutti"]), \
+                    self.assertRaisesRegex(SystemExit, "all_reduce.json has rows of mpich: measure the same libraries"):
+                compare.main()
+            self.assertFalse(measured.called)
+            for more in (["--only", "tutti", "mpich"], ["--only", "tutti", "--rounds", "0"]):
+                with unittest.mock.patch.object(sys, "argv", [*command, *more]):
+                    compare.main()
+            self.assertEqual(measured.call_count, 2)
 
     def test_ratios_have_the_least_and_the_most_of_single_rounds(self):
         rows = [row(name, turn, us, rewrite=False) for turn, times in enumerate(((1, 10, 900), (1, 2, 300), (1, 0.5, 300)))
@@ -320,6 +383,24 @@ class Pages(unittest.TestCase):
         self.assertIn("tutti: tutti 1 of 2 builds.\n", page_of("a", "b"))
         self.assertNotIn(pages.UNKNOWN_BUILD, page_of("a", "b"))
         self.assertIn(pages.UNKNOWN_BUILD, page_of("a", None))
+
+    def test_a_picture_that_cannot_be_drawn_is_an_error_and_leaves_no_earlier_one(self):
+        with tempfile.TemporaryDirectory() as name:
+            picture = pathlib.Path(name, "all_reduce.svg")
+            picture.touch()
+            with unittest.mock.patch.object(pages, "PYTHON", pathlib.Path("/bin/false")), \
+                    self.assertRaisesRegex(SystemExit, "all_reduce.svg could not be drawn"):
+                pages.plot(picture.parent, "all_reduce")
+            self.assertFalse(picture.exists())
+            picture.touch()
+            with unittest.mock.patch.object(pages, "PYTHON", pathlib.Path("/nowhere")), contextlib.redirect_stderr(io.StringIO()):
+                pages.plot(picture.parent, "all_reduce")
+            self.assertFalse(picture.exists())
+
+    def test_a_picture_names_all_that_is_measured(self):
+        for name in (*hosts.NAMES, *peers.PEERS):
+            self.assertIn(name, plot.NAMES)
+            self.assertIn(name, plot.STYLES)
 
     def test_a_picture_names_every_machine_and_that_the_buffer_is_the_same(self):
         result = {"machine": "2 cores of A, Linux 1; 2 cores of A, Linux 2; 4 cores of B, Linux 1", "date": "2026-01-02"}
