@@ -12,7 +12,9 @@ measured and not the rate of many calls.
 
 Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are on this
 machine and share its cores; real nodes share no cores, so worlds between nodes have at most as many ranks as the machine
-has cores. Nothing else may run on the machine. Needs build/release (`make build`), or --tutti.
+has cores. A collective for which nothing is predicted is left out. Nothing else may run on the machine. Needs
+build/release (`make build`), or --tutti. Stopped by Ctrl-C or SIGTERM, or by a schedule that fails, the script writes
+what it has measured by then, says so on the page, and exits with an error.
 """
 
 import argparse
@@ -30,9 +32,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "bench/hosts"), str(ROOT / "bench/peers")]
 import idle
-from comparison import facts, range_of
-from pages import of_versions
-from peers import tutti_rows
+from comparison import facts, measured_by, range_of, rounds_of
+from links import end_orderly
+from pages import incomplete, of_versions
+from peers import failed, run_program, tutti_rows
 
 CORES = os.cpu_count()
 DIFFERENT = 1.2  # two times differ if the ratio of the larger to the smaller is above this
@@ -40,7 +43,6 @@ SMALLEST, FACTOR = 4, 8  # bytes of the smallest call, and the ratio of a size t
 LINKS = ("mapped", "messages", "nodes")
 # A shell command that makes each rank a node of its own and becomes the program that follows, with its arguments.
 AS_NODE = 'TUTTI_NODE=node$TUTTI_RANK exec "$0" "$@"'
-TIMEOUT_S = 300
 
 
 def schedules_of(tutti):
@@ -67,35 +69,44 @@ def largest_served(tutti, collective, schedule, ranks, links, max_bytes):
 
 
 def command_of(options, collective, schedule, ranks, links, largest):
-    bench = [options.tutti, "bench", collective, "--schedule", schedule, "--rewrite", "--no-check", "-b", str(SMALLEST),
-             "-e", str(largest), "-f", str(FACTOR), "--warmup", "3", "--min-time", str(options.min_time), "--json", "-"]
+    bench = [options.tutti, "bench", collective, "--schedule", schedule, "--rewrite", "-b", str(SMALLEST), "-e", str(largest),
+             "-f", str(FACTOR), "--warmup", "3", "--min-time", str(options.min_time), "--json", "-"]
     if links == "nodes":
         return [options.tutti, "launch", "-n", str(ranks), "--", "sh", "-c", AS_NODE] + bench
     return bench + ["--ranks", str(ranks)] + ["--messages"] * (links == "messages")
 
 
-def measure(options):
-    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted, version, program} and of facts(); times
-    are in microseconds."""
+def rows_of(options, collective, schedule, ranks, links, largest):
+    """The rows of one start of `tutti bench`."""
+    command = command_of(options, collective, schedule, ranks, links, largest)
+    run = run_program(command)
+    if run.returncode:
+        raise failed(command, run.returncode, run.stderr)
+    return [{"links": links, "ranks": ranks, "collective": collective, "schedule": schedule, "bytes": row["bytes"],
+             "measured": row["time_us"], "predicted": row["predicted_us"], "version": row["version"],
+             "program": row["program"]} for row in tutti_rows(options.tutti, run.stdout)]
+
+
+def unpredicted(rows):
+    """The collectives for which nothing is predicted."""
+    return dict.fromkeys(row["collective"] for row in rows if row["predicted"] is None)
+
+
+def measure(options, rows):
+    """Appends rows of {round, links, ranks, collective, schedule, bytes, measured, predicted, version, program} and of
+    facts(); times are in microseconds."""
     schedules = schedules_of(options.tutti)
     worlds = [(links, ranks) for ranks in options.ranks for links in options.links if links != "nodes" or ranks <= CORES]
     in_use = idle.wait_until_idle(options.loaded)
-    rows = []
     for turn in range(options.rounds):
         for links, ranks in worlds:
             for collective, names in schedules.items():
                 for schedule in names:
                     largest = largest_served(options.tutti, collective, schedule, ranks, links, options.max_bytes)
-                    if not largest:
-                        continue
-                    run = subprocess.run(command_of(options, collective, schedule, ranks, links, largest), check=True,
-                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S)
-                    rows += [{"round": turn, "links": links, "ranks": ranks, "collective": collective,
-                              "schedule": schedule, "bytes": row["bytes"], "measured": row["time_us"],
-                              "predicted": row["predicted_us"], "version": row["version"], "program": row["program"],
-                              **facts(in_use)} for row in tutti_rows(options.tutti, run.stdout)]
+                    if largest and collective not in unpredicted(rows):
+                        rows += [{"round": turn, **row, **facts(in_use)}
+                                 for row in rows_of(options, collective, schedule, ranks, links, largest)]
             print(f"# round {turn + 1} of {options.rounds}: {ranks} ranks, {links}", file=sys.stderr, flush=True)
-    return rows
 
 
 def calls_of(rows):
@@ -117,7 +128,10 @@ def cells_of(call):
 
 
 def summarize(calls):
-    """{(links, ranks): [cells, agreeing cells, [slowdown of each choice]]} and the cells that disagree."""
+    """{(links, ranks): [cells, agreeing cells, [slowdown of each choice]]} and the cells that disagree.
+
+    Each of the calls has several schedules.
+    """
     worlds = collections.defaultdict(lambda: [0, 0, []])
     wrong = []
     for (links, ranks, collective, size), call in sorted(calls.items()):
@@ -128,10 +142,9 @@ def summarize(calls):
             world[1] += agrees
             if not agrees:
                 wrong.append((links, ranks, collective, size, fast, slow, call))
-        if len(call) > 1:
-            took = {name: statistics.median(times) for name, (times, _) in call.items()}
-            chosen = min(sorted(call), key=lambda name: call[name][1])
-            world[2].append(took[chosen] / min(took.values()))
+        took = {name: statistics.median(times) for name, (times, _) in call.items()}
+        chosen = min(sorted(call), key=lambda name: call[name][1])
+        world[2].append(took[chosen] / min(took.values()))
     return worlds, wrong
 
 
@@ -139,19 +152,25 @@ def percent(part, whole):
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def page_of(rows):
-    worlds, wrong = summarize(calls_of(rows))
+def page_of(rows, stopped=""):
+    left_out = unpredicted(rows)
+    rows = [row for row in rows if row["collective"] not in left_out]
+    calls = {key: call for key, call in calls_of(rows).items() if len(call) > 1}
+    if not calls:
+        raise SystemExit("of no call were two schedules measured for which times are predicted")
+    worlds, wrong = summarize(calls)
     total = [sum(world[0] for world in worlds.values()), sum(world[1] for world in worlds.values())]
     slowdowns = [s for world in worlds.values() for s in world[2]]
     mean = math.exp(statistics.mean(map(math.log, slowdowns)))
     lines = [
-        "# Predicted and measured order of schedules", "",
+        "# Predicted and measured order of schedules", "", *incomplete(stopped),
         f"{range_of(row['date'] for row in rows)}, {'; '.join(dict.fromkeys(row['machine'] for row in rows))}, "
         f"tutti {of_versions(rows)}.",
-        f"Written by `bench/selection/agreement.py`: medians of {len({row['round'] for row in rows})} rounds, of means over the "
-        "calls.",
+        f"Written by `bench/selection/agreement.py`: medians of {rounds_of(rows, ('links', 'collective', 'schedule'))} rounds, "
+        "of means over the calls.",
         "[selection.md](../selection.md) says what is predicted and how.", "",
         idle.line([row["in_use"] for row in rows]), "",
+        *([f"Left out, because nothing is predicted for it: {', '.join(left_out)}.", ""] if left_out else []),
         f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
         f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
         f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
@@ -171,7 +190,7 @@ def page_of(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tutti", default=str(ROOT / "build/release/bin/tutti"))
+    parser.add_argument("--tutti", type=pathlib.Path, default=ROOT / "build/release/bin/tutti")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS))
@@ -182,17 +201,22 @@ def main():
     idle.add_loaded(parser)
     parser.add_argument("--page", type=pathlib.Path, help="file for the page; default: standard output")
     options = parser.parse_args()
+    options.tutti = options.tutti.resolve()
     if options.json and options.json.exists():
-        rows = json.loads(options.json.read_text(encoding="utf-8"))
+        kept = json.loads(options.json.read_text(encoding="utf-8"))
+        rows, stopped = kept["rows"], kept["stopped"]
     else:
-        rows = measure(options)
+        end_orderly()
+        rows, stopped = measured_by(lambda rows: measure(options, rows))
         if options.json:
-            options.json.write_text(json.dumps(rows), encoding="utf-8")
-    page = page_of(rows)
+            options.json.write_text(json.dumps({"stopped": stopped, "rows": rows}), encoding="utf-8")
+    page = page_of(rows, stopped)
     if options.page:
         options.page.write_text(page, encoding="utf-8")
     else:
         print(page)
+    if stopped:
+        raise SystemExit(f"stopped ({stopped})")
 
 
 if __name__ == "__main__":
