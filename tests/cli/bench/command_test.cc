@@ -139,6 +139,15 @@ TEST(BenchTest, PausesBeforeEachCallAreNoPartOfItsTime) {
   EXPECT_EQ(nlohmann::json::parse(file.Read())["rows"][0]["calls"], 5);
 }
 
+// One rank waits for nobody: whatever sleeps, sleeps before the calls.
+TEST(BenchTest, PausesBeforeEachCallAreNoSleepsOfCalls) {
+  const ScratchFile file(".json");
+  const CommandRun run =
+      RunTutti("bench all_reduce -b 4 -e 4 --transport inproc --ranks 1 --pause 0.01 --iters 20 --json " + file.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_LT(nlohmann::json::parse(file.Read())["rows"][0]["slept"].get<int>(), 20);
+}
+
 TEST(BenchTest, MeasuresProcessesOverUcx) {
   for (const nlohmann::json& row : BenchRows("all -b 4 -e 40K -f 10000 --ranks 3 --transport ucx --root 2")) {
     EXPECT_EQ(row["transport"], "ucx");
