@@ -110,6 +110,9 @@ struct BenchRow {
   int repeat = 1;  // which of the --repeats
   int calls = 0;
   double predicted_us = 0;  // what the selector predicts of the schedule; 0 where it predicts nothing
+  // Of rows of bench/peers, in words: which library, build or setting was measured, and the link; "" elsewhere.
+  std::string variant = {};
+  std::string link = {};
 };
 
 }  // namespace tutti::cli

@@ -134,6 +134,22 @@ absl::StatusOr<DType> DTypeOf(const Json& object) {
   return dtype.ok() ? dtype : absl::InvalidArgumentError(absl::StrCat("a row with an ", dtype.status().message()));
 }
 
+// Rows of bench/peers have the name of a column: that of a library, or of a build or setting of it.
+std::string VariantOf(const Json& object) {
+  const std::string name = Text(object, "name");
+  return name.empty() ? "" : absl::StrCat("measured as ", name);
+}
+
+// Rows of bench/peers have the rate of the link between hosts, the delay of packets and how many are lost.
+std::string LinkOf(const Json& object) {
+  std::string link = Text(object, "rate");
+  const double delay_ms = Number(object, "delay_ms", 0.0);
+  const auto lost_of = Number<std::int64_t>(object, "lost_of", 0);
+  if (delay_ms > 0) absl::StrAppend(&link, " with a delay of ", delay_ms, " ms");
+  if (lost_of > 0) absl::StrAppend(&link, " that loses 1 of ", lost_of, " packets");
+  return link;
+}
+
 std::optional<Rank> RootOf(const Json& object) {
   constexpr Rank kNone = -1;
   const Rank root = Number(object, "root", kNone);
@@ -190,7 +206,9 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .in_place = Truth(object, "in_place", true),
                   .repeat = Number(object, "repeat", 1),
                   .calls = Number(object, "calls", 0),
-                  .predicted_us = Number(object, "predicted_us", 0.0)};
+                  .predicted_us = Number(object, "predicted_us", 0.0),
+                  .variant = VariantOf(object),
+                  .link = LinkOf(object)};
   return row;
 }
 

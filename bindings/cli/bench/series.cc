@@ -39,7 +39,9 @@ std::vector<std::string> SettingsOf(const BenchRow& row, bool by_schedule = fals
           absl::StrCat(row.buffers, " buffers"),
           row.rewrite ? "rewritten" : "not rewritten",
           row.pause_s > 0 ? absl::StrCat("pauses of ", row.pause_s, " s") : "no pauses",
-          row.messages ? "messages" : "memory mapped where it can be"};
+          row.messages ? "messages" : "memory mapped where it can be",
+          row.variant,
+          row.link};
 }
 
 // For every setting, the words that those rows of a record have for it to which it means something.

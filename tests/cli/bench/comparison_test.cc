@@ -110,6 +110,24 @@ TEST(BenchComparisonTest, RootsAreSettings) {
   EXPECT_THAT(DifferencesOf({records[0], records[2]}), ElementsAre("", "")) << "the latter does not say";
 }
 
+// Times on different links, or of different builds, are no repeats of each other.
+TEST(BenchComparisonTest, LinksAndVariantsAreSettings) {
+  std::vector<BenchRecord> records = {{.name = "hosts", .about = {}, .rows = std::vector<BenchRow>(3, Row(4, 2))}};
+  for (BenchRow& row : records[0].rows) {
+    row.variant = "measured as tutti";
+    row.link = "100mbit";
+  }
+  records[0].rows[1].link = "1gbit";
+  records[0].rows[1].time_us = 8;
+  records[0].rows[2].variant = "measured as before";
+  const std::vector<Series> series = SeriesOf(records)[0];
+  ASSERT_EQ(series.size(), 3U);
+  EXPECT_EQ(series[0].label, "measured as tutti 100mbit");
+  EXPECT_EQ(series[1].label, "measured as tutti 1gbit");
+  EXPECT_EQ(series[1].points[0].time_us, 8);
+  EXPECT_EQ(series[2].label, "measured as before 100mbit");
+}
+
 // A sum of a codec has no schedule.
 TEST(BenchComparisonTest, ACodecIsNoSchedule) {
   std::vector<BenchRecord> records = {{.name = "plain", .about = {}, .rows = {Row(4, 2)}},

@@ -141,6 +141,24 @@ TEST(BenchRecordTest, ReadsRowsOfOtherPrograms) {
   EXPECT_EQ(record->rows[0].time_us, 2);
   EXPECT_EQ(record->rows[0].places.nodes, 0);
   EXPECT_FALSE(record->rows[0].schedule_chosen);
+  EXPECT_EQ(record->rows[0].variant, "");
+  EXPECT_EQ(record->rows[0].link, "");
+}
+
+// The columns and links of bench/peers: two rows that agree in all else are of two series.
+TEST(BenchRecordTest, ReadsTheVariantAndTheLinkOfOtherPrograms) {
+  const ScratchFile scratch(".json");
+  const std::string row = R"({"collective": "all_reduce", "library": "tutti", "bytes": 4, "time_us": 2, )";
+  ASSERT_TRUE(WriteFile(scratch.path(), row + R"("name": "tutti", "rate": "1gbit", "delay_ms": 0})" + "\n" + row +
+                                            R"("name": "before", "rate": "1gbit", "delay_ms": 0.5, "lost_of": 1000})" +
+                                            "\n")
+                  .ok());
+  const absl::StatusOr<BenchRecord> record = ReadRecord(scratch.path());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->rows[0].variant, "measured as tutti");
+  EXPECT_EQ(record->rows[0].link, "1gbit");
+  EXPECT_EQ(record->rows[1].variant, "measured as before");
+  EXPECT_EQ(record->rows[1].link, "1gbit with a delay of 0.5 ms that loses 1 of 1000 packets");
 }
 
 TEST(BenchRecordTest, SaysWhatAFileLacks) {
