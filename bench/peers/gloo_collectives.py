@@ -9,7 +9,9 @@ a call is the maximum over the ranks; SECONDS bounds the timed calls of one size
 whole input before each call, untimed, with a barrier between.
 """
 
+import contextlib
 import json
+import mmap
 import os
 import pathlib
 import statistics
@@ -26,6 +28,7 @@ MIN_CALLS = 5
 MAX_CALLS = 20000
 PERIOD = 4093  # prime
 RANK_STEP = 64
+LARGE_PAGE = 2 << 20  # bytes
 SPLITS_INPUT = {"reduce_scatter", "scatter", "all_to_all", "all_to_all_v"}
 SPLITS_OUTPUT = {"all_gather", "gather", "all_to_all", "all_to_all_v"}
 IN_PLACE = {"all_reduce", "broadcast", "reduce"}  # gloo has no other form of them
@@ -67,6 +70,18 @@ def call_of(dist, collective, data, out, rank, size):
     }[collective]
 
 
+def zeros(torch, count):
+    """A tensor of zeros: a large one is on large pages where the kernel has them, as those of mpi_collectives.c are."""
+    if 4 * count < LARGE_PAGE:
+        return torch.zeros(count)
+    memory = mmap.mmap(-1, 4 * count + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # of a kernel without large pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    whole = torch.frombuffer(memory, dtype=torch.float32)
+    first = -whole.data_ptr() % LARGE_PAGE // 4
+    return whole[first:first + count]
+
+
 class Measurement:
     """The buffers and the call of one size."""
 
@@ -76,10 +91,10 @@ class Measurement:
         blocks = size if collective in SPLITS_INPUT | SPLITS_OUTPUT else 1
         self.count = max(1, nbytes // 4 // blocks)
         self.bytes = self.count * blocks * 4
-        self.out = torch.zeros(self.count * (size if collective in SPLITS_OUTPUT else 1))
+        self.out = zeros(torch, self.count * (size if collective in SPLITS_OUTPUT else 1))
         self.data = self.out
         if collective not in IN_PLACE:
-            self.data = torch.zeros(self.count * (size if collective in SPLITS_INPUT else 1))
+            self.data = zeros(torch, self.count * (size if collective in SPLITS_INPUT else 1))
         self.pattern = self.input_of(rank)
         self.call = call_of(dist, collective, self.data, self.out, rank, size)
 
@@ -149,10 +164,11 @@ class Measurement:
         own = [self.timed_call() for _ in range(calls)]
         mean = 1e6 * self.slowest([sum(own)])[0] / calls
         times = sorted(1e6 * time_s for time_s in self.slowest(own))
+        wrong += self.count_wrong()
         return {"library": "gloo", "version": "torch " + self.torch.__version__, "transport": "tcp",
                 "ranks": self.size, "bytes": self.bytes, "time_us": round(mean, 3), "p50_us": round(statistics.median(times), 3),
                 "p99_us": round(p99(times), 3), "max_us": round(times[-1], 3),
-                "calls": len(times), "wrong": wrong}
+                "calls": len(times), "wrong": wrong, "large_pages": True}
 
 
 def run_rank(rank, size, store, collective, seconds, rewrite, sizes):

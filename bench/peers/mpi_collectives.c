@@ -6,12 +6,16 @@
 // COLLECTIVE and BYTES mean what they mean to `tutti bench`: BYTES is the larger of a rank's input and output. LIBRARY
 // and TRANSPORT are copied into the rows. SECONDS bounds the timed calls of one size. With --rewrite every rank rewrites
 // its whole input before each call, outside the timed region, with a barrier between.
+#define _GNU_SOURCE  // madvise
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { kWarmUps = 5, kMinCalls = 5, kMaxCalls = 20000, kAlignment = 4096, kPeriod = 4093 /* prime */, kRankStep = 64 };
+enum { kWarmUps = 5, kMinCalls = 5, kMaxCalls = 20000, kPeriod = 4093 /* prime */, kRankStep = 64 };
+// MADV_COLLAPSE of Linux 6.1 has a number here, because the headers of Debian 12 do not have its name.
+enum { kAlignment = 4096, kLargePage = 2 << 20, kCollapse = 25 };
 
 // What a rank passes to a call. A block is all of the data, or one rank's share where a collective splits the data.
 typedef struct {
@@ -175,11 +179,17 @@ static double TimeCalls(const Collective* collective, const Call* c, float* rewr
   return total;
 }
 
+// Memory of zeros: large buffers are on large pages where the kernel has them, because those of Tutti's arena are, too.
 static float* Allocate(size_t bytes) {
-  const size_t whole = (bytes / kAlignment + 1) * kAlignment;
-  float* memory = aligned_alloc(kAlignment, whole);
+  const int large = bytes >= kLargePage;
+  const size_t alignment = large ? kLargePage : kAlignment;
+  const size_t whole = (bytes / alignment + 1) * alignment;
+  float* memory = aligned_alloc(alignment, whole);
   if (!memory) MPI_Abort(MPI_COMM_WORLD, 3);
-  return memset(memory, 0, whole);
+  if (large) madvise(memory, whole, MADV_HUGEPAGE);
+  memset(memory, 0, whole);
+  if (large) madvise(memory, whole, kCollapse);  // pages that the allocator has used before
+  return memory;
 }
 
 static void Measure(const Collective* collective, Call* c, size_t bytes, double seconds, int rewrite, const char* labels) {
@@ -195,13 +205,14 @@ static void Measure(const Collective* collective, Call* c, size_t bytes, double 
   float* in = collective->in_place ? c->out : Allocate(bytes);
   c->in = in;
   static double slowest[kMaxCalls];
-  const long wrong = Check(collective, c, in);
+  long wrong = Check(collective, c, in);
   const int calls = WarmUp(collective, c, rewrite ? in : NULL, seconds);
   memset(in, 0, bytes);  // repeated sums in place of values other than 0 would grow to infinity
   const double total = TimeCalls(collective, c, rewrite ? in : NULL, calls, slowest);
+  wrong += Check(collective, c, in);
   if (c->rank == 0) {
     printf("{%s, \"ranks\": %d, \"bytes\": %zu, \"in_place\": %s, \"time_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
-           "\"calls\": %d, \"wrong\": %ld}\n",
+           "\"calls\": %d, \"wrong\": %ld, \"large_pages\": true}\n",
            labels, c->size, bytes, collective->in_place ? "true" : "false", total / calls * 1e6, (slowest[(calls - 1) / 2] + slowest[calls / 2]) / 2 * 1e6,
            slowest[(99 * calls + 99) / 100 - 1] * 1e6, slowest[calls - 1] * 1e6, calls, wrong);
     fflush(stdout);

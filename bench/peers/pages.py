@@ -17,6 +17,11 @@ OF_RATIOS = ("A ratio is the median of the ratios within each round; in parenthe
              f"Where 1 lies between these, the rounds disagree about which library is faster. Ratios above {MOST} are not shown.")
 OF_TUTTI = ("Calls of Tutti promise to be waited for (`CallOptions::caller_drives`), as a blocking call of MPI does and "
             "Tutti's own calls do not by default.")
+LARGE_PAGES = "Buffers of 2 MB and more lie on pages of 2 MB, whichever library they are for, where the kernel has such pages."
+SMALL_PAGES = ("Tutti's buffers in the arena lie on pages of 2 MB, for which Tutti asks the kernel; those in ordinary memory, and "
+               "those of the other libraries, lie on pages of 4 KB, though a program could ask for large ones.")
+SOME_LARGE_PAGES = (f"{LARGE_PAGES} Rows of the other libraries without `large_pages` are older: their buffers, and Tutti's in "
+                    "ordinary memory that were measured beside, lay on pages of 4 KB.")
 UNKNOWN_BUILD = "Not all rows say which build of `tutti` was measured: these figures may be of older code than the page.\n"
 
 
@@ -108,6 +113,14 @@ def of_gloo(rows):
                       "than the others." if most >= 1.5 else "")
 
 
+def of_memory(rows):
+    """What a page says of the pages of memory on which buffers lay: rows of the other libraries tell."""
+    asked = {row.get("large_pages", False) for row in rows if row["library"] != "tutti"}
+    if asked == {True}:
+        return LARGE_PAGES
+    return SMALL_PAGES if asked == {False} else SOME_LARGE_PAGES if asked else ""
+
+
 def incomplete(stopped):
     """What a page says first where the measurement was stopped."""
     return [f"**Incomplete**: the measurement was stopped ({stopped}).\n"] if stopped else []
@@ -122,7 +135,7 @@ def heading(result, what, settings, script, page):
     yield idle.line([row.get("in_use") for row in result["rows"]]) + "\n"
     if any(ratio_of("", "") in key for entry in result["summary"] for key in entry):
         yield OF_RATIOS + "\n"
-    yield f"{OF_TUTTI} {settings}".strip() + "\n"
+    yield " ".join(filter(None, (OF_TUTTI, settings, of_memory(result["rows"])))) + "\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
     if "gloo" in result["versions"]:

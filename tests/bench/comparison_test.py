@@ -4,7 +4,10 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -21,6 +24,53 @@ import peers
 import plot
 import wire
 
+# An MPI of one rank, whose all_reduce is wrong from its call WRONG_FROM on, and tells at its first call whether any
+# memory of the process is to be on large pages.
+MPI = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+enum { MPI_FLOAT, MPI_DOUBLE, MPI_LONG, MPI_SUM, MPI_MAX, MPI_COMM_WORLD, MPI_MAX_LIBRARY_VERSION_STRING = 100 };
+#define MPI_IN_PLACE NULL
+#define MPI_STATUS_IGNORE NULL
+#define MPI_Init(...) (void)0
+#define MPI_Finalize() (void)0
+#define MPI_Barrier(...) (void)0
+#define MPI_Abort(world, code) exit(code)
+#define MPI_Comm_rank(world, rank) (*(rank) = 0)
+#define MPI_Comm_size(world, size) (*(size) = 1)
+#define MPI_Get_library_version(text, length) (*(length) = sprintf(text, "one"))
+#define MPI_Reduce_scatter_block(...) abort()
+#define MPI_Allgather(...) abort()
+#define MPI_Bcast(...) abort()
+#define MPI_Gather(...) abort()
+#define MPI_Scatter(...) abort()
+#define MPI_Alltoall(...) abort()
+#define MPI_Alltoallv(...) abort()
+#define MPI_Sendrecv(...) abort()
+static double MPI_Wtime(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec + now.tv_nsec / 1e9;
+}
+static void MPI_Reduce(const void* in, void* out, int count, int type, int op, int root, int world) {
+  memcpy(out, in, count * sizeof(double));
+}
+static void MPI_Allreduce(const void* in, void* out, int count, int type, int op, int world) {
+  static int calls = 0;
+  if (type != MPI_FLOAT) return;
+  if (calls == 0) {
+    char line[1000];
+    FILE* maps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, maps)) {
+      if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg")) fputs("large pages\\n", stderr);
+    }
+    fclose(maps);
+  }
+  if (++calls >= atoi(getenv("WRONG_FROM"))) *(float*)out = -1;
+}
+"""
 FACTS = {"date": "2026-01-02", "machine": "2 cores", "in_use": 0.01}
 
 
@@ -167,6 +217,40 @@ class Measuring(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "why"):
             stopped_by(SystemExit("why"), rows=())
 
+    def test_gloo_is_checked_again_after_its_calls_were_timed(self):
+        same = lambda values: values
+        made = argparse.Namespace(count_wrong=unittest.mock.Mock(side_effect=(0, 2)), warm_up=lambda seconds: 5, bytes=4, size=2,
+                                  timed_call=lambda: 1e-6, slowest=same, data=unittest.mock.Mock(), dist=unittest.mock.Mock(),
+                                  torch=argparse.Namespace(__version__="2"))
+        self.assertEqual(gloo_collectives.Measurement.row(made, 1)["wrong"], 2)
+
+
+@unittest.skipUnless(shutil.which("cc"), "there is no C compiler")
+class ProgramOfTheMpis(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        pathlib.Path(folder.name, "mpi.h").write_text(MPI)
+        cls.program = pathlib.Path(folder.name, "program")
+        subprocess.run(["cc", "-std=gnu11", "-I", folder.name, peers.HERE / "mpi_collectives.c", "-o", cls.program], check=True)
+
+    def measured(self, nbytes, wrong_from=1 << 30):
+        run = subprocess.run([self.program, "all_reduce", "one", "shm", "0.001", str(nbytes)], check=True, capture_output=True,
+                             text=True, env={"WRONG_FROM": str(wrong_from)})
+        return json.loads(run.stdout), run.stderr
+
+    def test_results_are_checked_before_and_after_the_calls_that_are_timed(self):
+        for wrong_from, wrong in ((1, 2), (2, 1), (1 << 30, 0)):
+            self.assertEqual(self.measured(4, wrong_from)[0]["wrong"], wrong)
+
+    @unittest.skipUnless(os.path.exists("/sys/kernel/mm/transparent_hugepage"), "this kernel has no large pages")
+    def test_large_buffers_are_to_be_on_large_pages(self):
+        for nbytes, large in ((1 << 20, False), (2 << 20, True)):
+            row, told = self.measured(nbytes)
+            self.assertEqual("large pages" in told, large)
+            self.assertTrue(row["large_pages"])
+
 
 class Summary(unittest.TestCase):
     RIVALS = {"best_mpi": ("x", "y"), "gloo": ("gloo",), "before": ("before",)}
@@ -272,6 +356,16 @@ class Pages(unittest.TestCase):
         rows = [row(name, 0, us, rewrite=False) for name, us in (("tutti", 1000), ("mpich", 997), ("gloo", 1000))]
         behind = self.written(compare.write_results, rows)["all_reduce.md"].split("### All sizes")[0]
         self.assertIn("| 2 | 1 MB | 1,000 | 997 | 1,000 | 0.997 | 1.00 |", behind)
+
+    def test_a_page_says_on_which_pages_of_memory_buffers_lay(self):
+        def page_of(*asked):
+            rows = [row(name, 0, 1, 4 << place, rewrite=False, **({"large_pages": True} if large and name == "mpich" else {}))
+                    for place, large in enumerate(asked) for name in ("tutti", "mpich")]
+            return self.written(compare.write_results, rows)["all_reduce.md"]
+        for asked, said in (((False,), pages.SMALL_PAGES), ((True, True), pages.LARGE_PAGES),
+                            ((True, False), pages.SOME_LARGE_PAGES)):
+            self.assertIn(f" {said}\n", page_of(*asked))
+        self.assertNotIn("pages of", self.written(compare.write_results, [row("tutti", 0, 1, rewrite=False)])["all_reduce.md"])
 
     def test_a_cell_that_is_not_wholly_measured_keeps_its_earlier_rows(self):
         first = [row(name, turn, us, rewrite=False) for turn in range(2) for name, us in (("tutti", 20), ("mpich", 10))]

@@ -1,5 +1,7 @@
 #include "bindings/cli/bench/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,9 +14,21 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::int64_t kAlignment = 4096;  // equal to that of bench/peers/mpi_collectives.c
+// Equal to those of bench/peers/mpi_collectives.c.
+constexpr std::int64_t kAlignment = 4096;
+constexpr std::int64_t kLargePage = 2 << 20;
 
 std::int64_t Aligned(std::int64_t bytes) { return RoundUp(bytes, kAlignment); }
+
+// Ordinary memory, never touched: where it is large, on large pages if the kernel has them, because the arena's memory
+// is on such pages, too, and only what peers can do with the memory is to differ. nullptr where there is none.
+std::byte* AllocatePrivate(std::int64_t bytes) {
+  const std::int64_t alignment = bytes >= kLargePage ? kLargePage : kAlignment;
+  const auto whole = static_cast<std::size_t>(RoundUp(bytes, alignment));
+  void* const memory = std::aligned_alloc(static_cast<std::size_t>(alignment), whole);
+  if (memory != nullptr && alignment == kLargePage) (void)::madvise(memory, whole, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
 
 }  // namespace
 
@@ -39,7 +53,7 @@ absl::StatusOr<BenchMemory> BenchMemory::Allocate(Communicator& communicator, co
     memory.buffer_ = *std::move(buffer);
     memory.start_ = memory.buffer_.data();
   } else {
-    memory.private_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(bytes))));
+    memory.private_.reset(AllocatePrivate(bytes));
     if (memory.private_ == nullptr)
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
     memory.start_ = memory.private_.get();
