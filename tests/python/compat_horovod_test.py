@@ -1,6 +1,7 @@
 """What old scripts import as horovod.torch, on two ranks: numbers, gradients, the optimizer, and what is refused."""
 
 import copy
+import gc
 import io
 import os
 import pickle
@@ -88,6 +89,19 @@ def joins_alone(rank):
 def test_a_rank_that_joins_alone_is_named():
     for text in run_ranks(2, joins_alone):
         assert "rank 0 called all_reduce" in text and "rank 1 called barrier" in text, text
+
+
+def joins_while_another_steps(rank):
+    hvd.init()
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0))
+    return raised_by(hvd.join if rank == 1 else optimizer.step)
+
+
+def test_a_rank_that_joins_while_another_steps_is_named():
+    steps, joins = run_ranks(2, joins_while_another_steps)
+    assert "rank 0 called all_reduce" in steps and "rank 1 called barrier" in steps, steps
+    assert "rank 0" in joins, joins
 
 
 # ---- collectives ----
@@ -354,6 +368,89 @@ def uneven(rank):
 
 def test_parameters_that_some_ranks_do_not_use():
     assert on_two_ranks(uneven) == [[1, 5, 0, 0]] * 2
+
+
+def heads(rank):
+    """Two optimizers, and a call of the script between backward and step: ranks make these calls in other orders.
+
+    Rank 0 uses both parameters, and the later one's gradient comes first in its backward; the other ranks use one.
+    """
+    first, second = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    optimizers = [hvd.DistributedOptimizer(torch.optim.SGD([one], 1.0), op=hvd.Sum) for one in (first, second)]
+    loss = (2 * second + first if rank == 0 else 5 * second).sum()
+    loss.backward()
+    seen = hvd.allreduce(loss.detach() + rank, op=hvd.Sum).item()
+    for optimizer in optimizers:
+        optimizer.step()
+    return first.grad.item(), second.grad.item(), seen
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_gradients_of_an_optimizer_meet_nothing_else(ranks):
+    assert run_ranks(ranks, _initialized, heads) == [(1, 5 * ranks - 3, ranks * (ranks - 1) // 2)] * ranks
+
+
+def init_again(rank, path):
+    """A world of other ranks than before, which meet by a file."""
+    hvd.shutdown()
+    dist.destroy_process_group()
+    dist.init_process_group("tutti", store=dist.FileStore(path, 2), rank=rank, world_size=2)
+
+
+def outlives_its_world(rank, path):
+    """Two optimizers go on in the next world; between them in the order of making is one that rank 1 has dropped."""
+    parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(3)]
+    optimizers = [hvd.DistributedOptimizer(torch.optim.SGD([one], 1.0), op=hvd.Sum) for one in parameters]
+    init_again(rank, f"{path} 2")
+    ended = raised_by(optimizers[0].step)
+    if rank == 1:
+        del parameters[1], optimizers[1]
+        gc.collect()
+    hvd.init()
+    (parameters[0] + 2 * parameters[-1] if rank == 0 else 5 * parameters[-1]).sum().backward()
+    optimizers[0].step()
+    optimizers[-1].step()
+    dropped = raised_by(optimizers[1].step) if rank == 0 else None
+    # An optimizer that is made now has the same number on both ranks, and so goes on in a third world.
+    last = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([last], 1.0), op=hvd.Sum)
+    init_again(rank, f"{path} 3")
+    hvd.init()
+    (last * (rank + 1)).sum().backward()
+    optimizer.step()
+    return parameters[0].item(), parameters[-1].item(), last.item(), ended, dropped
+
+
+def test_optimizers_go_on_after_another_init(tmp_path):
+    text = ("ValueError: hvd.DistributedOptimizer: the process group in which the optimizer was made has ended: call "
+            "hvd.init() on all ranks, and make an optimizer that one of them has not kept anew")
+    assert on_two_ranks(outlives_its_world, str(tmp_path / "store")) == [(-1, -7, -3, text, text),
+                                                                         (-1, -7, -3, text, None)]
+
+
+def drops_optimizers(rank):
+    """Rank 1 keeps every optimizer; rank 0 keeps one in two, and its groups end with the others."""
+    kept = []
+    for step in range(20):
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), op=hvd.Sum)
+        (parameter * (rank + 1)).sum().backward()
+        optimizer.step()
+        assert parameter.item() == -3
+        if rank == 1 or step % 2:
+            kept.append((parameter, optimizer))
+        del parameter, optimizer
+        gc.collect()
+    hvd.shutdown()
+    hvd.init()  # the default group has stayed, and so have the groups in it
+    for parameter, optimizer in kept[-1:]:
+        (parameter * (rank + 1)).sum().backward()
+        optimizer.step()
+    return len(dist.distributed_c10d._world.pg_map)
+
+
+def test_groups_end_with_their_optimizers():
+    assert on_two_ranks(drops_optimizers) == [1 + 10, 1 + 20]
 
 
 def grows(rank):

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tutti.compat.horovod.torch import world
 from tutti.compat.horovod.torch.allreduce import Average, checked_op
 from tutti.compat.horovod.torch.compression import Compression
+from tutti.compat.horovod.torch.own_group import OwnGroup
 
 # Each parameter's hook, so that a later optimizer of the parameter replaces it. An attribute of the parameter would be
 # saved with the model.
@@ -24,8 +26,10 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1, op: Any = Average,
                          gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
                          sparse_as_dense: bool = False) -> torch.optim.Optimizer:
-    """Lets ``optimizer`` average gradients over all ranks; returns it, with more methods.
+    """Lets ``optimizer`` average gradients over all ranks; returns it, with more methods. Collective.
 
+    All ranks make their optimizers in one order: each gets a process group of its own, so that its gradients meet only
+    its own, whatever other calls ranks make between ``backward()`` and ``step()``.
     Each gradient is sent as soon as it has been computed in ``backward_passes_per_step`` backward passes, whose sum it
     is. ``step()`` waits for all of them. A parameter that no backward has reached gets a gradient of zeros, averaged
     with that of the others. To change gradients after the average and before the step:
@@ -90,6 +94,7 @@ class _Exchange:
         self._sent: list[tuple[dist.Work, torch.Tensor, torch.Tensor, Any]] = []
         self._is_synchronized = False
         self._skips = 0
+        self._own = OwnGroup(lambda: (p.device for group in optimizer.param_groups for p in group["params"]))
 
     def attach(self) -> None:
         """Gives the optimizer the methods of Horovod's, and lets its step wait for the gradients."""
@@ -138,10 +143,19 @@ class _Exchange:
                 continue
             if parameter in _hooks:
                 _hooks[parameter].remove()
-            hook = functools.partial(self._count_pass, len(self._parameters))
-            _hooks[parameter] = parameter.register_post_accumulate_grad_hook(hook)
+            _hooks[parameter] = parameter.register_post_accumulate_grad_hook(self._hook_of(len(self._parameters)))
             self._parameters.append(parameter)
             self._counts.append(0)
+
+    def _hook_of(self, index: int) -> Callable[[torch.nn.Parameter], None]:
+        # A weak reference: Python's garbage collector does not see hooks that torch keeps.
+        count_pass = weakref.WeakMethod(self._count_pass)
+
+        def hook(parameter: torch.nn.Parameter) -> None:
+            if (of_optimizer := count_pass()) is not None:
+                of_optimizer(index, parameter)
+
+        return hook
 
     def _count_pass(self, index: int, parameter: torch.nn.Parameter) -> None:
         if self._counts[index] >= self._passes:
@@ -166,7 +180,7 @@ class _Exchange:
                     "sparse_as_dense=True")
             parameter.grad = parameter.grad.to_dense()
         sent, context = self._compression.compress(parameter.grad)
-        work = dist.all_reduce(sent, op=self._op, async_op=True)
+        work = dist.all_reduce(sent, op=self._op, group=self._own.group, async_op=True)
         self._sent.append((work, parameter.grad, sent, context))
 
     def _before_update(self) -> None:

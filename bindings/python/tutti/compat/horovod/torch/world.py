@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 import tutti.torch
+from tutti.compat.horovod.torch import own_group
 
 
 class _Place(NamedTuple):
@@ -30,6 +31,7 @@ class _State:
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Makes the default process group on the backend ``tutti``, or takes the one there is. Collective.
 
+    Optimizers of ``DistributedOptimizer`` that were made before ``shutdown()`` go on in the new world.
     Today: ``torch.distributed.init_process_group("tutti", init_method="tutti://")``. A second call changes nothing.
     """
     for name, value in (("comm", comm), ("process_sets", process_sets)):
@@ -43,6 +45,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         dist.init_process_group("tutti", init_method="tutti://")
     tutti.torch._backend_of(dist.group.WORLD, "hvd.init")  # ValueError where the group runs on another backend
     _State.place = _find_place()
+    own_group.make_anew()
     _State.group = dist.group.WORLD
 
 
@@ -127,5 +130,7 @@ def join(device: int = -1) -> int:
     errors that name this rank: give all ranks as many batches (DistributedSampler does), or train in torch's
     DistributedDataParallel, whose ``join()`` serves uneven data. ``device`` has no effect.
     """
+    check_initialized()
+    own_group.begin_barriers()
     barrier()
     return size() - 1
