@@ -110,9 +110,10 @@ class BucketExchange {
   absl::StatusOr<std::string> SaveState() const;
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
   // saved, or in none yet. `states` are those of all ranks of the old world, in rank order, of which each rank takes
-  // its own or its share; in a world of the same size and nodes, also a rank's own alone (see Synchronizer::LoadState).
-  // Collective: InvalidArgument, on every rank, names what does not fit, or a rank on which a bucket is under way, and
-  // FailedPrecondition a bucket that is under way on all ranks; nothing is changed then.
+  // its own or its share; in a world of the same size and nodes, also a rank's own alone, and without residuals that of
+  // any one rank (see Synchronizer::LoadState). Collective: InvalidArgument, on every rank, names what does not fit, or
+  // a rank on which a bucket is under way, and FailedPrecondition a bucket that is under way on all ranks; nothing is
+  // changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
  private:

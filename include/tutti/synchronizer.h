@@ -247,14 +247,15 @@ class Synchronizer {
   // communicator before replicas started anew, the result is empty, which LoadState refuses. Between steps only.
   std::string SaveState() const;
   // Loads what SaveState of the same strategy and parameters returned on all ranks of the old world, in rank order. In
-  // a world of the same size and nodes a rank takes its own state, which may also be given alone. In another world each
-  // takes its share of the residuals, so that the results still get what was held back (except in buckets that are not
-  // encoded in this world). Residuals of values that are averaged are scaled with the number of ranks; residuals of a
-  // sum are not. Replicas then start anew from equal weights: a strategy that exchanges differences of weights gives
-  // all ranks the average of the present weights, as Flush does, so weights must be loaded before. The loss scale is
-  // that of the states. For `async`, whose ranks count steps separately, training goes on from the least step. Between
-  // steps only. Collective: InvalidArgument, on every rank, names what does not fit, or the rank and the step that
-  // differ; then nothing is changed, but a round of `async` under way is dropped. Other errors are those of Flush.
+  // a world of the same size and nodes a rank takes its own state, which may also be given alone; where a strategy has
+  // neither residuals nor replicas, that of any one rank will do in every world. In another world each takes its share
+  // of the residuals, so that the results still get what was held back (except in buckets that are not encoded in this
+  // world). Residuals of values that are averaged are scaled with the number of ranks; residuals of a sum are not.
+  // Replicas then start anew from equal weights: a strategy that exchanges differences of weights gives all ranks the
+  // average of the present weights, as Flush does, so weights must be loaded before. The loss scale is that of the
+  // states. For `async`, whose ranks count steps separately, training goes on from the least step. Between steps only.
+  // Collective: InvalidArgument, on every rank, names what does not fit, or the rank and the step that differ; then
+  // nothing is changed, but a round of `async` under way is dropped. Other errors are those of Flush.
   absl::Status LoadState(absl::Span<const std::string> states);
 
   // While `synchronize` is false, steps only add gradients up on their own rank (torch's no_sync). Takes effect with

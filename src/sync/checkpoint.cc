@@ -30,11 +30,8 @@ bool Fits(const CheckpointState* saved, const StateRange& state, bool own) {
          saved->first_element == state.first_element && saved->divisor == state.divisor;
 }
 
-// Whether buckets are without states, so that nothing depends on which parameters they hold.
-bool AreStateless(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets) {
-  return std::all_of(checkpoint.buckets.begin(), checkpoint.buckets.end(),
-                     [](const CheckpointBucket& bucket) { return bucket.states.empty(); }) &&
-         std::all_of(buckets.begin(), buckets.end(),
+bool AreStateless(absl::Span<const ExchangeBucket> buckets) {
+  return std::all_of(buckets.begin(), buckets.end(),
                      [](const ExchangeBucket& bucket) { return bucket.states().empty(); });
 }
 
@@ -44,7 +41,7 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
         absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b, what...,
                      "; the parameters and bucket sizes must be those of the saved state"));
   };
-  if (AreStateless(checkpoint, buckets)) return absl::OkStatus();
+  if (IsStateless(checkpoint) && AreStateless(buckets)) return absl::OkStatus();
   if (checkpoint.buckets.size() != buckets.size()) {
     return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": number of buckets is ",
                                                    checkpoint.buckets.size(), ", expected ", buckets.size()));
@@ -65,7 +62,7 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
 // Returns the owner of all checkpoints, if they fit `buckets`.
 absl::StatusOr<CheckpointOwner> CheckAll(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                                          absl::Span<const ExchangeBucket> buckets) {
-  if (absl::Status status = CheckOwners(checkpoints, owner); !status.ok()) return status;
+  if (absl::Status status = CheckOwners(checkpoints, owner, AreStateless(buckets)); !status.ok()) return status;
   CheckpointOwner saved = OwnerOf(checkpoints);
   for (const Checkpoint& checkpoint : checkpoints) {
     // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
@@ -129,6 +126,7 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(
   if (absl::Status agreed = agree(saved); !agreed.ok()) return agreed;
   if (!saved.ok()) return saved;
   const bool same_world = SameWorld(*saved, owner);
+  // Missing where a stateless checkpoint of another rank is loaded: then no bucket has a state either.
   const auto own = std::find_if(parsed->begin(), parsed->end(),
                                 [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
   for (std::size_t b = 0; b < buckets.size(); ++b) {

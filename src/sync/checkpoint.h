@@ -16,10 +16,9 @@ namespace tutti {
 absl::StatusOr<std::string> WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
 // Fills the states of `buckets` from `checkpoints` and returns the saved owner with its step: where ranks step alone,
-// the least step of those given. `checkpoints` holds this rank's own checkpoint of the same world (SameWorld), or those
-// of all ranks of that world or another one, in rank order. InvalidArgument names what does not fit. `agree` is called
-// with the owner or the error before anything is changed; when it returns an error, everything stays as it is. From
-// another world only residuals are loaded: replicas must start anew.
+// the least step of those given. `checkpoints` holds those that CheckOwners asks for. InvalidArgument names what does
+// not fit. `agree` is called with the owner or the error before anything is changed; when it returns an error,
+// everything stays as it is. From another world only residuals are loaded: replicas must start anew.
 absl::StatusOr<CheckpointOwner> ReadCheckpoint(
     absl::Span<const std::string> checkpoints, const CheckpointOwner& owner, absl::Span<ExchangeBucket> buckets,
     absl::FunctionRef<absl::Status(const absl::StatusOr<CheckpointOwner>& saved)> agree);

@@ -78,6 +78,11 @@ absl::StatusOr<Checkpoint> ParseOne(const std::string& bytes, std::size_t index)
       absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are too few or too many"));
 }
 
+// Whether the rank that saved had states if any rank had: ranks that follow a leader have none.
+bool Exchanged(const CheckpointOwner& owner) {
+  return std::find(owner.participants.begin(), owner.participants.end(), owner.rank) != owner.participants.end();
+}
+
 }  // namespace
 
 std::string Write(const Checkpoint& checkpoint) {
@@ -119,17 +124,24 @@ absl::StatusOr<std::vector<Checkpoint>> Parse(absl::Span<const std::string> stat
   return parsed;
 }
 
-absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner) {
+bool IsStateless(const Checkpoint& checkpoint) {
+  return std::all_of(checkpoint.buckets.begin(), checkpoint.buckets.end(),
+                     [](const CheckpointBucket& bucket) { return bucket.states.empty(); });
+}
+
+absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner, bool stateless) {
   if (checkpoints.empty())
     return absl::InvalidArgumentError("states is empty, must hold at least the state of this rank");
   const CheckpointOwner& first = checkpoints[0].owner;
   const int size = first.size;
-  const bool own = checkpoints.size() == 1 && SameWorld(first, owner) && first.rank == owner.rank;
-  if (!own && checkpoints.size() != static_cast<std::size_t>(size)) {
+  const bool enough = checkpoints.size() == 1 && ((SameWorld(first, owner) && first.rank == owner.rank) ||
+                                                  (stateless && IsStateless(checkpoints[0]) && Exchanged(first)));
+  if (!enough && checkpoints.size() != static_cast<std::size_t>(size)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rank ", owner.rank, " of ", owner.size, ": states has ", checkpoints.size(), " entries, states[0] of rank ",
         first.rank, " of ", size, "; states must hold the state of rank ", owner.rank, " alone, saved in a world of ",
-        owner.size, " ranks with the same nodes, or the states of all ", size, " ranks"));
+        owner.size, " ranks with the same nodes, or the states of all ", size,
+        " ranks; or leave the states out (in Python: remove the key _extra_state), and the strategy starts anew"));
   }
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointOwner& saved = checkpoints[i].owner;
@@ -146,7 +158,7 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
     if (saved.participants != first.participants) {
       return differs("participants", absl::StrJoin(saved.participants, " "), absl::StrJoin(first.participants, " "));
     }
-    if (!own && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
+    if (!enough && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
     if (saved.step != first.step && !owner.steps_alone) return differs("step", saved.step, first.step);
     if (saved.loss_scale != first.loss_scale) return differs("loss scale", saved.loss_scale, first.loss_scale);
   }

@@ -61,10 +61,14 @@ std::string Write(const Checkpoint& checkpoint);
 // The checkpoints that `states` hold, whose bytes the results share. InvalidArgument names a state that is damaged.
 absl::StatusOr<std::vector<Checkpoint>> Parse(absl::Span<const std::string> states);
 
+// Whether no bucket has a state, so that nothing depends on which parameters buckets hold.
+bool IsStateless(const Checkpoint& checkpoint);
+
 // OK when `checkpoints` are those of one moment of one training with the strategy of `owner`, and the ones that `owner`
 // needs: its own of the same world (SameWorld), or those of all ranks of that world or another one, in rank order.
-// InvalidArgument names what does not fit.
-absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner);
+// Where `owner` is `stateless`, a stateless checkpoint of any rank that exchanged will do: no other rank had more to
+// save. InvalidArgument names what does not fit.
+absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner, bool stateless);
 
 // The owner of all `checkpoints`, at least one; its step is the least of theirs.
 CheckpointOwner OwnerOf(const std::vector<Checkpoint>& checkpoints);

@@ -122,6 +122,37 @@ def test_a_checkpoint_of_three_ranks_goes_on_on_two(strategy):
     run_ranks(2, loads_states_of_three, strategy, run_ranks(3, saves, strategy))
 
 
+def loads_the_file_of_rank_0(rank, strategy, file):
+    model, optimizer = wrap(strategy)
+    model.load_state_dict(loaded(file))
+    assert model.step == 4
+    model.check_replicas()
+    train(model, optimizer, rank, 2, first=4)
+    assert model.step == 6
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "async:warmup_steps=1", "qadam:warmup_steps=2"])
+def test_the_file_of_rank_0_is_enough_where_the_strategy_has_no_state(strategy):
+    file = run_ranks(3, saves, strategy)[0][0]
+    for size in (1, 2, 3):
+        run_ranks(size, loads_the_file_of_rank_0, strategy, file)
+
+
+def starts_anew_from_the_file_of_rank_0(rank, strategy, file):
+    model, optimizer = wrap(strategy)
+    state = loaded(file)
+    with pytest.raises(ValueError, match="or the states of all 3 ranks; or leave .* remove the key _extra_state"):
+        model.load_state_dict(state)
+    del state["_extra_state"]
+    model.load_state_dict(state)
+    train(model, optimizer, rank, 2)
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized"])
+def test_the_file_of_rank_0_is_refused_where_others_have_states(strategy):
+    run_ranks(3, starts_anew_from_the_file_of_rank_0, strategy, run_ranks(3, saves, strategy)[0][0])
+
+
 def goes_on_where_four_states_were_saved(rank, strategy, files):
     model, optimizer = wrap(strategy)
     model.load_state_dict([loaded(model_file) for model_file, _ in files])

@@ -217,6 +217,39 @@ TEST(BucketResiduals, ArriveInAWorldOfAnotherSize) {
   }
 }
 
+TEST(BucketResiduals, WithoutThemTheStateOfAnyOneRankIsEnough) {
+  for (const char* const strategy : {"gradient_allreduce", "bytegrad"}) {
+    std::string state;
+    RunWorld(3, [&](Communicator& world) {
+      BucketTraining training(world, strategy, kCounts);
+      training.SetBuckets(kFirst);
+      training.Step(Zeros());
+      if (world.rank() == 1) state = SaveOf(training);
+    });
+    for (const int size : {1, 2, 3}) {
+      RunWorld(size, [&](Communicator& world) {
+        BucketTraining training(world, strategy, kCounts);
+        ASSERT_EQ(training.exchange().LoadState({state}), absl::OkStatus());
+        training.SetBuckets(kRebuilt);
+        EXPECT_EQ(training.exchange().step(), 1);
+        training.Step(RandomGradientsOf(kCounts, world.rank()));
+      });
+    }
+  }
+  std::string with_residuals;
+  RunWorld(2, [&](Communicator& world) {
+    BucketTraining training(world, kStrategy, kCounts);
+    training.SetBuckets(kFirst);
+    training.Step(RandomGradientsOf(kCounts, world.rank()));
+    if (world.rank() == 0) with_residuals = SaveOf(training);
+  });
+  RunWorld(2, [&](Communicator& world) {
+    BucketTraining training(world, kStrategy, kCounts);
+    EXPECT_THAT(std::string(training.exchange().LoadState({with_residuals}).message()),
+                HasSubstr("or leave the states out"));
+  });
+}
+
 TEST(BucketResiduals, StatesThatDoNotFitAreRefusedByAllRanks) {
   RunWorld(2, [](Communicator& world) {
     BucketTraining training(world, kStrategy, kCounts);

@@ -124,6 +124,37 @@ TEST_P(Interrupted, TrainingGoesOnInAWorldOfAnotherSize) {
   }
 }
 
+// The checkpoint of one rank, as those who save on rank 0 alone have it.
+TEST(StatesOfOneRank, AreEnoughForStrategiesWithoutState) {
+  for (const char* const strategy :
+       {"gradient_allreduce", "bytegrad", "decentralized:peer_selection_mode=all", "qadam:warmup_steps=2"}) {
+    for (const auto& [before, after] : {std::pair(3, 3), std::pair(3, 2), std::pair(2, 1), std::pair(2, 4)}) {
+      SCOPED_TRACE(absl::StrCat(strategy, " of ", before, " ranks on ", after));
+      Stop stop = TrainAndStop(RandomTraining(strategy, before, 4), 4, /*flush=*/true);
+      stop.states.resize(1);
+      const History rest = GoOn(RandomTraining(strategy, after, 6), stop, 4, Given::kAllStates);
+      for (const Floats& weights : rest[4]) EXPECT_FALSE(weights.empty());
+    }
+  }
+}
+
+TEST(StatesOfOneRank, AreRefusedWhereOthersHadStatesToo) {
+  Training training = RandomTraining("bytegrad:error_feedback=true,hierarchical=true", 4, 3);
+  training.world.ranks_per_node = 2;
+  const Stop stop = TrainAndStop(training, 3);
+  // Rank 1 follows the leader of its node, and has no residual: its state says nothing of what leaders hold back.
+  for (const Rank saved : {0, 1}) {
+    RunReplicas(RandomTraining("bytegrad:error_feedback=true,hierarchical=true", 1, 1),
+                [&](Communicator& /*world*/, Replica& replica) {
+                  const absl::Status refused = replica.synchronizer().LoadState({stop.states[saved]});
+                  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+                  EXPECT_THAT(std::string(refused.message()),
+                              ::testing::AllOf(::testing::HasSubstr("or the states of all 4 ranks"),
+                                               ::testing::HasSubstr("remove the key _extra_state")));
+                });
+  }
+}
+
 std::string NameOf(const ::testing::TestParamInfo<const char*>& strategy) {
   std::string name = strategy.param;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';

@@ -178,8 +178,9 @@ class GradientExchange:
     def load_state_dict(self, state_dict) -> None:
         """Loads what ``state_dict`` returned: the list of all saved ranks', or this rank's own.
 
-        This rank's own will do in a world of the same size, whose ranks are spread over nodes in the same way.
-        Collective. ValueError, on every rank, names what does not fit; nothing is changed then.
+        This rank's own will do in a world of the same size, whose ranks are spread over nodes in the same way, and without
+        residuals what any one rank saved. Collective. ValueError, on every rank, names what does not fit; nothing is
+        changed then.
         """
         saved, mistake = [], None
         try:

@@ -449,8 +449,9 @@ class DistributedDataParallel(torch.nn.Module):
     def load_strategy_state(self, saved: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Loads what ``get_extra_state()`` returned on this rank or, for any world, on all saved ranks in their order.
 
-        This rank's own will do in a world of the same size and nodes. The weights are those of the checkpoint already.
-        Collective. ValueError, on every rank, says what does not fit.
+        This rank's own will do in a world of the same size and nodes, and that of any one rank where the strategy has
+        nothing but its step. The weights are those of the checkpoint already. Collective. ValueError, on every rank, says
+        what does not fit.
         """
         every = saved if isinstance(saved, Sequence) else [saved]
         error, strategy_states = None, None
@@ -470,8 +471,9 @@ class DistributedDataParallel(torch.nn.Module):
     ) -> Any:
         """Loads what ``state_dict()`` returned on this rank or, given a list, on all ranks of the saved world, by rank.
 
-        A world of another size, or whose ranks are spread over nodes in another way, needs the list. Where its length is
-        not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
+        A world of another size, or whose ranks are spread over nodes in another way, needs the list; where the strategy
+        has neither residuals nor replicas, what one rank saved will do for all, as with stock DDP. Where the list's length
+        is not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
         missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says what does not
         fit; the strategy's state is then unchanged.
         """
