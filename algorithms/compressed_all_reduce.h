@@ -39,7 +39,8 @@ inline double SecondsToSend(const PlanBuilder& b, const CodecChoice& codec, std:
 // is short. Two shots are taken always
 //   - with error feedback: the second shot has a residual, and checkpoints must not depend on what a link is measured
 //     to take;
-//   - with a cast: what a cast gives depends neither on links nor on the length of buckets, which autotuning changes;
+//   - with a cast: what a cast gives does not depend on links, nor, where it rounds to nearest, on the length of
+//     buckets, which autotuning changes;
 //   - where the message of a whole bucket would not be shorter than the bucket, although those of its chunks are.
 inline bool OneShotIsFaster(const PlanBuilder& b, const CompressionOptions& options) {
   const PlanOptions& plan = b.options();

@@ -1,4 +1,4 @@
-// The options of a compressed all_reduce, and the pieces in which a bucket travels: for one_shot.h and two_shot.h.
+// The options of a compressed all_reduce (one_shot.h, two_shot.h), and the pieces in which elements are encoded.
 #ifndef TUTTI_ALGORITHMS_COMPRESSION_H_
 #define TUTTI_ALGORITHMS_COMPRESSION_H_
 
@@ -8,6 +8,7 @@
 
 #include "tutti/cost_model.h"
 #include "tutti/plan_builder.h"
+#include "tutti/rounding.h"
 
 namespace tutti {
 
@@ -17,21 +18,30 @@ struct CompressionOptions {
   bool error_feedback = false;
 };
 
-// Where chunks of a bucket of up to `elements` elements are cut into pieces, each of which is a message of the codec:
-// at multiples of the codec's block, so that the elements are encoded as they would be in one message for the whole
-// chunk. Every rank sends every other one a chunk in each of so many `exchanges`, for which the rank reads or writes
-// the values of a chunk `passes` times.
+// Elements are encoded alike in one message and in several if they are cut at multiples of this number of elements; 0:
+// only in one message. At random the codec rounds an element by its place in its message.
+inline std::int64_t UnitOf(const CodecChoice& codec) {
+  if (codec.options.rounding == Rounding::kStochastic) return 0;
+  return codec.codec->linear.has_value() ? 1 : codec.options.block;
+}
+
+// Where elements are cut into pieces, each of which is a message of the codec: at multiples of UnitOf(codec), so that
+// neither links nor the length of segments change what is encoded.
 class Pieces {
  public:
+  // Of chunks of up to `elements` elements. Every rank sends every other one a chunk in each of so many `exchanges`,
+  // for which the rank reads or writes the values of a chunk `passes` times.
   Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements, int exchanges, int passes) {
-    const std::int64_t unit = codec.codec->linear.has_value() ? 1 : codec.options.block;
+    const std::int64_t unit = UnitOf(codec);
     if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
-    const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-    const std::int64_t most = std::max(elements / segment, std::int64_t{1});
+    const std::int64_t most = std::max(elements / SegmentOf(b), std::int64_t{1});
     const std::int64_t wanted =
         std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements, exchanges, passes)), 1, most);
-    length_ = std::max(elements / wanted / unit, std::int64_t{1}) * unit;
-    count_ = std::max(elements / length_, std::int64_t{1});
+    Cut(elements, std::max(elements / wanted / unit, std::int64_t{1}) * unit);
+  }
+  // One for each segment of `elements` elements.
+  Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements) {
+    if (UnitOf(codec) > 0) Cut(elements, RoundUp(SegmentOf(b), UnitOf(codec)));
   }
 
   std::int64_t count() const { return count_; }
@@ -44,6 +54,13 @@ class Pieces {
   }
 
  private:
+  static std::int64_t SegmentOf(const PlanBuilder& b) { return b.options().segment_bytes / SizeOf(DType::kF32); }
+
+  void Cut(std::int64_t elements, std::int64_t length) {
+    length_ = length;
+    count_ = std::max(elements / length_, std::int64_t{1});
+  }
+
   // The number of pieces with which the ends of the pipeline, where one piece is computed and nothing travels, take a
   // 400th of the time on the wire. On slow links that is less than one piece: a message that is announced while others
   // are under way waits behind them.

@@ -5,16 +5,16 @@
 //   d = x + L/3 + R/3 - 5W/3;  send Q(d);  x = W = W + D(Q(d));  L += D(Q of the left);  R += D(Q of the right)
 //
 // so that W of a rank, R of the rank before it and L of the rank after it stay equal bit for bit, whatever Q loses.
-// Messages are encoded, sent and decoded segment by segment, as a pipeline. x is final before any message arrives: the
+// Weights are encoded, sent and decoded piece by piece, as a pipeline. x is final before any message arrives: the
 // synchronizer then goes on to the next forward (docs/decisions/0013).
 //
 // After Bagua's LowPrecisionDecentralized (Tang et al., DCD-PSGD, https://arxiv.org/abs/1803.06443).
 #include <vector>
 
 #include "absl/status/status.h"
+#include "algorithms/compression.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
-#include "tutti/rounding.h"
 
 namespace tutti {
 namespace {
@@ -44,7 +44,7 @@ std::vector<double> Mixing(const Strategy& /*strategy*/, int /*round*/, Rank ran
   return row;
 }
 
-// The messages of all segments: this rank's own, and those of its two neighbours.
+// The messages of a piece: this rank's own, and those of its two neighbours.
 struct Messages {
   Ref own, left, right;
 };
@@ -61,14 +61,16 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   const bool widens = b.in().dtype != DType::kF32;
   const Ref wide = widens ? b.Scratch(DType::kF32, count) : b.in();
   if (widens) b.Copy(wide, b.in());
-  const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-  const Ref difference = b.Scratch(DType::kF32, std::min(segment, count));  // one segment: stays in the cache
-
-  auto part = [&](const Ref& whole, std::size_t i) {
-    const std::int64_t first = static_cast<std::int64_t>(i) * segment;
-    return whole.Elements(first, std::min(segment, count - first));
+  if (count == 0) return;
+  const Pieces pieces(b, codec, count);
+  const auto part = [&](const Ref& whole, std::size_t i) {
+    const Range range = pieces.Of(count, static_cast<std::int64_t>(i));
+    return whole.Elements(range.begin, range.count);
   };
-  std::vector<Messages> messages(static_cast<std::size_t>(DivideRoundingUp(count, segment)));
+  std::vector<Messages> messages(static_cast<std::size_t>(pieces.count()));
+  // One piece, the last and longest: it stays in the cache.
+  const Ref difference = b.Scratch(DType::kF32, part(wide, messages.size() - 1).count());
+
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Ref x = part(wide, i);
     const Ref d = difference.Elements(0, x.count());
@@ -87,7 +89,6 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     b.Send(left, m.own);
     b.Recv(right, m.right = b.Scratch(DType::kU8, m.own.count()));
   }
-  if (messages.empty()) return;
   if (b.options().all_mapped()) {
     b.Signal();
     b.WaitFor({left, right});

@@ -369,6 +369,20 @@ TEST(ByteGradPieces, AreAsManyAsThePipelineNeeds) {
   EXPECT_THAT(PiecesOf(",codec=uint8_block,block=131072", 2 * half, 1e9), ElementsAre(half));
 }
 
+// Two runs that measure the link a little differently must draw the same random numbers, which are those of the place
+// of an element in its message and of the message in the plan.
+TEST(ByteGradPieces, AreOneWhereTheCodecRoundsAtRandom) {
+  constexpr std::int64_t kCount = 25 << 18;
+  const auto pieces = [](const std::string& options, double bytes_per_s) {
+    return PiecesOf(options, kCount, bytes_per_s).size();
+  };
+  EXPECT_NE(pieces("", 108e6), pieces("", 128e6));
+  for (const char* codec : {"uint8_block", "uint4_block", "bf16", "fp16"}) {
+    const std::string options = absl::StrCat(",rounding=stochastic,codec=", codec);
+    for (const double bytes_per_s : {1e9, 128e6, 108e6}) EXPECT_EQ(pieces(options, bytes_per_s), 1) << codec;
+  }
+}
+
 TEST(ByteGradErrors, SaysWhatItCannotEncode) {
   for (const DType dtype : {DType::kF64, DType::kI32, DType::kU8}) {
     const absl::Status status = BuildPlan(*ParseStrategy("bytegrad"), dtype, 100, 0, 2, {}).status();

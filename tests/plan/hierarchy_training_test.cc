@@ -61,9 +61,8 @@ std::vector<Case> Cases() {
       {"decentralized:peer_selection_mode=shift_one", true, decentralized("shift_one")},
       {"low_precision_decentralized", true,
        [](int ranks, const Floats& initial) {
-         constexpr std::size_t kOneSegment = 1 << 20;
-         return BetweenNodes(std::make_unique<LowPrecisionDecentralizedReference>(NodesOf(ranks), initial, Codec8Bit(),
-                                                                                  kOneSegment, 1));
+         return BetweenNodes(
+             std::make_unique<LowPrecisionDecentralizedReference>(NodesOf(ranks), initial, Codec8Bit(), 1));
        }},
   };
 }

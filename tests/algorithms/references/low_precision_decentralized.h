@@ -7,12 +7,11 @@
 namespace tutti {
 
 // After the optimizer: d = x + L/3 + R/3 - 5W/3; Q(d) goes to both neighbours; x = W = W + D(Q(d)); and the decoded
-// messages of the left and the right neighbour are added to L and R. A message holds `segment` elements at most.
+// messages of the left and the right neighbour are added to L and R. One message holds the whole bucket.
 class LowPrecisionDecentralizedReference : public Reference {
  public:
-  LowPrecisionDecentralizedReference(int size, const Floats& initial, const CodecChoice& codec, std::size_t segment,
-                                     int interval)
-      : codec_(codec), segment_(segment), interval_(interval), own_(size, initial), left_(own_), right_(own_) {}
+  LowPrecisionDecentralizedReference(int size, const Floats& initial, const CodecChoice& codec, int interval)
+      : codec_(codec), interval_(interval), own_(size, initial), left_(own_), right_(own_) {}
 
   void WeightsAfterOptimizer(int step, Ranks& weights) override {
     const std::size_t size = weights.size();
@@ -23,12 +22,7 @@ class LowPrecisionDecentralizedReference : public Reference {
       for (std::size_t i = 0; i < d.size(); ++i) {
         d[i] = weights[r][i] + left_[r][i] / 3 + right_[r][i] / 3 - 5 * own_[r][i] / 3;
       }
-      for (std::size_t first = 0; first < d.size(); first += segment_) {
-        const std::size_t end = std::min(d.size(), first + segment_);
-        const Floats arrived = ThroughCodec(codec_, Floats(d.begin() + static_cast<std::ptrdiff_t>(first),
-                                                           d.begin() + static_cast<std::ptrdiff_t>(end)));
-        told[r].insert(told[r].end(), arrived.begin(), arrived.end());
-      }
+      told[r] = ThroughCodec(codec_, d);
     }
     for (std::size_t r = 0; r < size; ++r) {
       for (std::size_t i = 0; i < told[r].size(); ++i) {
@@ -42,7 +36,6 @@ class LowPrecisionDecentralizedReference : public Reference {
 
  private:
   const CodecChoice codec_;
-  const std::size_t segment_;
   const int interval_;
   Ranks own_;
   Ranks left_;
