@@ -62,6 +62,8 @@ std::string AlgorithmsMarkdown() {
       "How the replicas of a model are kept in step. A strategy name selects an algorithm and its options:\n"
       "`\"bytegrad:codec=uint8_block,block=512\"`; what is left out has its default.\n"
       "This page is printed by `tutti docs algorithms`; a test compares the two.\n\n"
+      "N is the bytes of the gradients, or of the weights, where they are f32. Without a codec those of 16 bits\n"
+      "take half of what the table says; a codec sends as many bytes for them as for f32.\n\n"
       "| algorithm | what it does | exchanges | when | bytes on the wire, per rank |\n|---|---|---|---|---|\n";
   for (const Algorithm* algorithm : AllAlgorithms()) {
     absl::StrAppend(&text, "| [`", algorithm->name, "`](algorithms/", algorithm->name, ".md) | ",
