@@ -27,7 +27,7 @@ class TopK : public codecs::BlockScheme {
   static absl::Status Validate(const CodecOptions& options) {
     if (options.density > 0 && options.density <= 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat(kName, ": density is ", options.density, ", must be above 0 and at most 1"));
+        absl::StrCat(kName, ": density is ", OptionText(options, "density"), ", must be above 0 and at most 1"));
   }
 
   static std::uint32_t Fingerprint(const CodecOptions& options) {

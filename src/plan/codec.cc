@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/exactly.h"
 #include "plan/registry.h"
 
 namespace tutti {
@@ -24,7 +25,7 @@ std::string OptionText(const CodecOptions& options, absl::string_view name) {
   if (name == "rounding") return std::string(Name(options.rounding));
   if (name == "seed") return absl::StrCat(options.seed);
   if (name == "rotation") return options.rotation ? "true" : "false";
-  if (name == "density") return absl::StrCat(options.density);
+  if (name == "density") return Exactly(options.density);
   return "";
 }
 

@@ -1,7 +1,6 @@
 #include "sync/agreement.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -70,11 +69,6 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
   const auto reordered = std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list != lists[0]; });
   return absl::InvalidArgumentError(absl::StrCat("agreement '", name, "': rank ", reordered - lists.begin(),
                                                  " has the fields of rank 0 in another order"));
-}
-
-std::string Exactly(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
 
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,

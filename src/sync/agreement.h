@@ -13,9 +13,6 @@
 
 namespace tutti {
 
-// The shortest text that reads back as exactly `value`: what a field holds of a number that must be equal.
-std::string Exactly(double value);
-
 // Compares everything that the buckets of a synchronizer, and their plans, are made from. Collective.
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
                                const SynchronizerOptions& options, absl::string_view strategy,

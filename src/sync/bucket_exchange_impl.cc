@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/exactly.h"
 #include "plan/limits.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"

@@ -1,7 +1,7 @@
 #include "sync/loss_scale.h"
 
 #include "absl/strings/str_cat.h"
-#include "sync/agreement.h"
+#include "base/exactly.h"
 #include "tutti/agreement.h"
 
 namespace tutti {

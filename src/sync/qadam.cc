@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "base/exactly.h"
 #include "base/floating_mode.h"
 #include "kernels/adam.h"
 #include "sync/agreement.h"

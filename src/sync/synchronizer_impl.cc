@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "sync/agreement.h"
+#include "base/exactly.h"
 #include "tutti/agreement.h"
 #include "tutti/algorithm.h"
 

@@ -48,6 +48,19 @@ TEST(ParseStrategy, TakesTheOptionsOfTheCodecItNames) {
             (CodecOptions{.block = 65536, .density = 0.25}));
 }
 
+// What prints a codec, and the default of an option, must name the codec that encodes.
+TEST(ParseStrategy, LosesNothingOfADensity) {
+  for (const double density : {1.0 / 3, 0.0123456789, 1 - 1e-9, 1e-5, 0.01}) {
+    const CodecOptions options = {.block = 65536, .density = density};
+    const std::string text = absl::StrCat("bytegrad:codec=topk,density=", OptionText(options, "density"));
+    EXPECT_EQ(CodecOf(*ParseStrategy(text)).options, options) << text;
+  }
+  EXPECT_EQ(OptionText({.density = 0.01}, "density"), "0.01");
+  EXPECT_FALSE((*FindCodec("uint8_block"))->validate({.block = 64, .density = 1 - 1e-9}).ok());
+  EXPECT_THAT(std::string((*FindCodec("topk"))->validate({.density = 1 + 1e-9}).message()),
+              HasSubstr("density is 1.000000001, must be"));
+}
+
 TEST(ParseStrategy, GivesEachCodecItsOwnDefaults) {
   for (const Codec* codec : AllCodecs()) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat("bytegrad:codec=", codec->name));
