@@ -53,6 +53,7 @@ TUTTI_CODEC(sign) = {
     .largest_error = tutti::Sign::LargestError,
     .options = tutti::Sign::kOptions,
     .defaults = {.block = 256},
+    .keeps_zeros = false,
     .validate = tutti::Message::Validate,
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,

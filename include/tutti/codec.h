@@ -38,7 +38,7 @@ struct CodecOptions {
 //
 // Contract:
 // - The encoded size depends only on (count, options), so that both sides of a message know it.
-// - Zero stays zero. `sign`, and rotation, keep zeros for blocks of zeros only.
+// - Zero stays zero; with rotation, and where `keeps_zeros` is false, in blocks of zeros only.
 // - A NaN or Inf shows: its whole block decodes to NaN; with a linear codec (see `linear`) only its own element shows
 //   it.
 // - Scalar, SIMD and CUDA versions produce identical bytes.
@@ -64,6 +64,8 @@ struct Codec {
   // Set when a message is just its elements (rounded to nearest) converted to this dtype, without a header: a
   // collective may then add and move messages as elements of this dtype.
   std::optional<DType> linear = std::nullopt;
+  // False where a zero beside other elements may decode to another number.
+  bool keeps_zeros = true;
   // InvalidArgument names the option and what is valid.
   absl::Status (*validate)(const CodecOptions& options);
   // Bytes of the message for `count` elements (≥ 0), header included.

@@ -106,6 +106,7 @@ class CodecCheck {
     if (codec_.linear.has_value()) return 1;
     return options_.block == 0 ? count : static_cast<std::size_t>(options_.block);
   }
+  bool KeepsZeros() const { return codec_.keeps_zeros && !options_.rotation; }
   // Encodes into memory at `place`, and checks what lies behind.
   absl::StatusOr<Message> Encode(absl::Span<const float> values, const Place& place = {}, std::uint64_t draw = 7) const;
   absl::StatusOr<std::vector<float>> Decode(const Message& message, std::int64_t count, bool accumulate) const;
@@ -115,6 +116,8 @@ class CodecCheck {
   absl::StatusOr<std::vector<double>> BoundsOf(absl::Span<const float> values) const;
   absl::Status CheckErrors(absl::Span<const float> values, absl::Span<const double> bounds,
                            absl::Span<const float> decoded);
+  // Of a linear codec, the message is its elements, rounded to nearest.
+  absl::Status CheckLinear(absl::Span<const float> values, const Message& message) const;
 
   const Codec& codec_;
   const CodecOptions options_;
@@ -205,6 +208,32 @@ absl::Status CodecCheck::CheckErrors(absl::Span<const float> values, absl::Span<
   return absl::OkStatus();
 }
 
+// Tutti's codec whose messages are elements of `dtype`; null where there is none.
+const Codec* CastTo(DType dtype) {
+  if (dtype == DType::kBF16) return *FindCodec("bf16");
+  if (dtype == DType::kF16) return *FindCodec("fp16");
+  return nullptr;
+}
+
+absl::Status CodecCheck::CheckLinear(absl::Span<const float> values, const Message& message) const {
+  if (!codec_.linear.has_value()) return absl::OkStatus();
+  const std::size_t bytes = values.size() * static_cast<std::size_t>(SizeOf(*codec_.linear));
+  if (message.size() != bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("encoded_bytes returns %d for %d elements; `linear` is %s, and elements of this type take %d",
+                        message.size(), values.size(), Name(*codec_.linear), bytes));
+  }
+  const Codec* const cast = CastTo(*codec_.linear);
+  if (cast == nullptr || options_.rounding != Rounding::kNearest) return absl::OkStatus();
+  Message nearest(bytes);
+  cast->encode(values, cast->defaults, /*draw=*/0, absl::MakeSpan(nearest));
+  const auto [byte, expected] = std::mismatch(message.begin(), message.end(), nearest.begin());
+  if (byte == message.end()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "byte %d of the message is %d; `linear` is %s, to which elements are rounded to nearest, which gives %d",
+      byte - message.begin(), *byte, Name(*codec_.linear), *expected));
+}
+
 absl::Status CodecCheck::CheckInput(const Input& input, std::int64_t count) {
   if (BytesOf(count) < 0) return absl::FailedPreconditionError(absl::StrCat("encoded_bytes is ", BytesOf(count)));
   const std::vector<float> values = ValuesOf(input, count);
@@ -219,13 +248,15 @@ absl::Status CodecCheck::CheckInput(const Input& input, std::int64_t count) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float value = (*decoded)[i];
     if (!std::isfinite(value)) return Wrong("decoded", i, count, value, absl::StrCat("about ", values[i]));
-    if (zeros && value != 0) return Wrong("decoded zeros", i, count, value, "0");
+    if (values[i] == 0 && value != 0 && (zeros || KeepsZeros())) return Wrong("decoded zeros", i, count, value, "0");
     if ((*sum)[i] != kUntouched + value) {
       return Wrong("accumulated", i, count, (*sum)[i], absl::StrFormat("%g + %.9g", kUntouched, value));
     }
   }
   const absl::StatusOr<std::vector<double>> bounds = BoundsOf(values);
-  return bounds.ok() ? CheckErrors(values, *bounds, *decoded) : bounds.status();
+  if (!bounds.ok()) return bounds.status();
+  if (absl::Status errors = CheckErrors(values, *bounds, *decoded); !errors.ok()) return errors;
+  return CheckLinear(values, *message);
 }
 
 // Rounding at random is right on average, for each element and for all of them. The draws are the same in every run.
@@ -273,7 +304,8 @@ absl::Status CodecCheck::CheckAverage(const Input& input, std::int64_t count) {
       count, kDraws, sum / static_cast<double>(count), tolerance * std::sqrt(squares) / static_cast<double>(count)));
 }
 
-// A NaN or Inf must show in the decoded message.
+// A NaN or Inf must show: its whole block decodes to NaN; its own element alone where the codec is linear, or the
+// message holds the elements unchanged.
 absl::Status CodecCheck::CheckNotFinite(std::int64_t count) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
@@ -284,9 +316,15 @@ absl::Status CodecCheck::CheckNotFinite(std::int64_t count) {
       if (!message.ok()) return message.status();
       const absl::StatusOr<std::vector<float>> decoded = Decode(*message, count, /*accumulate=*/false);
       if (!decoded.ok()) return absl::FailedPreconditionError(absl::StrCat("decode: ", decoded.status().message()));
-      const float shown = (*decoded)[static_cast<std::size_t>(at)];
-      if (std::isfinite(shown)) {
-        return Wrong(absl::StrCat("decoded from ", bad), static_cast<std::size_t>(at), count, shown, "NaN");
+      const auto wrong = [&](std::size_t i) {
+        return Wrong(absl::StrCat("decoded from ", bad, " in element ", at), i, count, (*decoded)[i], "NaN");
+      };
+      if (std::isfinite((*decoded)[static_cast<std::size_t>(at)])) return wrong(static_cast<std::size_t>(at));
+      if (codec_.linear.has_value() || BytesOf(count) >= count * SizeOf(DType::kF32)) continue;
+      const std::size_t block = BlockOf(values.size());
+      const std::size_t begin = static_cast<std::size_t>(at) / block * block;
+      for (std::size_t i = begin; i < std::min(begin + block, values.size()); ++i) {
+        if (!std::isnan((*decoded)[i])) return wrong(i);
       }
     }
   }

@@ -37,10 +37,11 @@ void ExpectWrong(const absl::StatusOr<std::string>& found, const ::testing::Matc
 }
 
 TEST(CheckTest, RightNamesAreRight) {
-  const CommandRun run = RunTutti("check all_gather:ring gradient_allreduce codec=uint4_block");
+  const CommandRun run = RunTutti("check all_gather:ring gradient_allreduce codec=sign codec=uint4_block");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("all_gather:ring: the plans of "), HasSubstr("all_gather:ring: the results of "),
-                             HasSubstr("gradient_allreduce: the plans of "), HasSubstr("codec=uint4_block: "),
+                             HasSubstr("gradient_allreduce: the plans of "), HasSubstr("codec=sign: "),
+                             HasSubstr("codec=uint4_block: "),
                              HasSubstr("a million elements take 14.06 % of their bytes; the largest error is 99.")));
 }
 
@@ -212,8 +213,45 @@ TEST(CheckTest, ACodecThatHidesNanIsWrong) {
     for (float& value : dst) value = std::isnan(value) ? 0 : value;
     return status;
   };
+  ExpectWrong(
+      CheckCodec(codec),
+      HasSubstr("1 elements, one not finite: decoded from nan in element 0: element 0 of 1 is 0, expected NaN"));
+}
+
+// A codec of two bytes an element, whose block is the whole message.
+Codec Bf16OfBlocks() {
+  Codec codec = Bf16();
+  codec.linear.reset();
+  codec.largest_error = [](absl::Span<const float> block, const CodecOptions& options) {
+    double largest = 0;
+    for (const float& value : block) {
+      largest = std::max(largest, Bf16().largest_error(absl::MakeConstSpan(&value, 1), options));
+    }
+    return largest;
+  };
+  return codec;
+}
+
+TEST(CheckTest, ACodecThatShowsNanInItsElementAloneIsWrong) {
+  ExpectWrong(CheckCodec(Bf16OfBlocks()),
+              ContainsRegex("2 elements, one not finite: decoded from nan in element 0: element 1 of 2 is "
+                            "-?0.[0-9]*, expected NaN"));
+}
+
+TEST(CheckTest, ALinearCodecThatTruncatesIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    if (options.rounding == Rounding::kStochastic) return Bf16().encode(src, options, draw, dst);
+    for (std::size_t i = 0; i < src.size(); ++i)
+      std::memcpy(&dst[2 * i], reinterpret_cast<const char*>(&src[i]) + 2, 2);
+  };
+  codec.largest_error = [](absl::Span<const float> block, const CodecOptions& options) {
+    return 2 * Bf16().largest_error(block, options);
+  };
   ExpectWrong(CheckCodec(codec),
-              HasSubstr("1 elements, one not finite: decoded from nan: element 0 of 1 is 0, expected NaN"));
+              HasSubstr("bf16, 1 elements, equal values: byte 0 of the message is 204; `linear` is bf16, to which "
+                        "elements are rounded to nearest, which gives 205"));
 }
 
 TEST(CheckTest, ACodecThatAcceptsAnyLengthIsWrong) {
@@ -269,6 +307,21 @@ TEST(CheckTest, ACodecThatDecodesElementsToOtherPlacesIsWrong) {
 
 void EnlargeByOnePercent(absl::Span<float> values) {
   for (float& value : values) value *= 1.01F;
+}
+
+// As a codec of blocks does, but for a zero beside other numbers.
+void LoseZeros(absl::Span<float> values) {
+  const auto is_zero = [](float value) { return value == 0; };
+  const bool bad = std::any_of(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  if (bad) std::fill(values.begin(), values.end(), std::nanf(""));
+  if (!std::all_of(values.begin(), values.end(), is_zero)) std::replace(values.begin(), values.end(), 0.0F, 1e-6F);
+}
+
+TEST(CheckTest, ACodecThatLosesZerosSaysSo) {
+  Codec codec = Bf16OfBlocks();
+  codec.decode = DecodeAndChange<LoseZeros>;
+  ExpectWrong(CheckCodec(codec), ContainsRegex("few values that are not zero: decoded zeros: element [0-9]* of [0-9]* "
+                                               "is 9.9[0-9]*e-07, expected 0"));
 }
 
 TEST(CheckTest, ACodecThatIsWrongByOnePercentIsWrong) {
@@ -376,6 +429,14 @@ TEST(CheckTest, ACodecThatLosesNothingIsRight) {
   const absl::StatusOr<std::string> found = CheckCodec(kCopies);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_THAT(*found, HasSubstr("the largest error is 0 % of its bound, which is: 0"));
+}
+
+TEST(CheckTest, ALinearCodecWhoseMessagesAreLongerThanTheirElementsIsWrong) {
+  Codec codec = kCopies;
+  codec.linear = DType::kBF16;
+  ExpectWrong(CheckCodec(codec),
+              HasSubstr("copies, 1 elements, zeros: encoded_bytes returns 4 for 1 elements; `linear` "
+                        "is bf16, and elements of this type take 2"));
 }
 
 TEST(CheckTest, ACodecThatLosesWhatIsBelowTheSmallestNormalNumberIsWrong) {
