@@ -6,9 +6,11 @@
 #include <functional>
 #include <optional>
 #include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "plan/meetings.h"
 #include "tutti/cost.h"
@@ -281,35 +283,31 @@ class Player {
 
   // Finds the Send of every Recv and the Signal of every Wait.
   void Match() {
-    const std::size_t size = ranks_.size();
-    const auto pair = [&](std::size_t plan, Rank peer) { return plan * size + static_cast<std::size_t>(peer); };
-    Lists sends(plans_.size() * size);  // by plan and receiver
-    Lists own(plans_.size());           // all sends of a plan
+    using Message = std::tuple<Rank, Rank, std::uint32_t>;  // from, to, ordinal
+    absl::flat_hash_map<Message, Number> messages;          // between ranks that have plans
+    Lists sends(plans_.size());                             // by plan, as signals are
     Lists signals(plans_.size());
-    std::vector<std::size_t> place(size, plans_.size());
     const auto for_each = [&](auto visit) {
       Number n = 0;
       for (std::size_t p = 0; p < plans_.size(); ++p) {
         for (const Step& step : plans_[p].steps) visit(p, step, n++);
       }
     };
+    std::vector<std::size_t> place(ranks_.size(), plans_.size());
     for (std::size_t p = 0; p < plans_.size(); ++p) place[plans_[p].rank] = p;
     for_each([&](std::size_t p, const Step& step, Number /*n*/) {
       if (step.kind == StepKind::kSignal) signals.Count(p);
-      if (step.kind != StepKind::kSend) return;
-      sends.Count(pair(p, step.peer));
-      own.Count(p);
+      if (step.kind == StepKind::kSend) sends.Count(p);
     });
     sends.EndCount();
-    own.EndCount();
     signals.EndCount();
     for_each([&](std::size_t p, const Step& step, Number n) {
       if (step.kind == StepKind::kSignal) signals.Add(p, n);
       if (step.kind != StepKind::kSend) return;
-      sends.Add(pair(p, step.peer), n);
-      own.Add(p, n);
+      sends.Add(p, n);
+      if (place[step.peer] < plans_.size()) messages.emplace(Message{plans_[p].rank, step.peer, step.ordinal}, n);
     });
-    std::vector<std::size_t> received(plans_.size(), 0);  // messages of peers without a plan
+    std::vector<std::size_t> received(plans_.size(), 0);  // messages, from the first Send of the plan on
     for_each([&](std::size_t p, const Step& step, Number n) {
       if (step.kind != StepKind::kRecv && step.kind != StepKind::kWait) return;
       const std::size_t from = place[step.peer];
@@ -319,14 +317,16 @@ class Player {
       if (step.kind == StepKind::kWait) {
         const absl::Span<const Number> made = signals.of(known ? from : p);
         if (step.ordinal <= made.size()) waiting.source = made[step.ordinal - 1];
-      } else if (known) {
-        const absl::Span<const Number> sent = sends.of(pair(from, plans_[p].rank));
-        if (step.ordinal < sent.size()) waiting.source = sent[step.ordinal];
-      } else {
-        const absl::Span<const Number> sent = own.of(p);
-        const auto before = static_cast<std::size_t>(std::lower_bound(sent.begin(), sent.end(), n) - sent.begin());
-        if (before > 0) waiting.source = sent[std::min(received[p], before - 1)];
-        ++received[p];
+        return;
+      }
+      const absl::Span<const Number> sent = sends.of(p);
+      const auto before = static_cast<std::size_t>(std::lower_bound(sent.begin(), sent.end(), n) - sent.begin());
+      const std::size_t number = before > 0 ? received[p]++ : 0;
+      if (known) {
+        const auto message = messages.find(Message{step.peer, plans_[p].rank, step.ordinal});
+        if (message != messages.end()) waiting.source = message->second;
+      } else if (before > 0) {
+        waiting.source = sent[std::min(number, before - 1)];
       }
     });
   }

@@ -22,10 +22,10 @@ std::int64_t ScratchBytes(const Plan& plan, const Step& step);
 // of the world; empty: see CostModel::ranks_per_node.
 //
 // `plans` may be those of some ranks only, each once. A peer without a plan is taken to do what the rank that waits for
-// the peer does itself at that point: the k-th message that a rank receives from such peers leaves when this rank's own
-// k-th message does (or the last that it sends before that Recv; at the start, when there is none), and a signal is
-// made when this rank makes the corresponding one. For schedules in which all ranks do the same, such as a ring, one
-// plan is enough.
+// the peer does itself at that point: a message that comes before this rank has sent anything leaves at the start; of
+// the later ones, whoever sends them, the k-th leaves when this rank's own k-th message does (or the last that this
+// rank sends before that Recv), and a signal is made when this rank makes the corresponding one. For schedules in which
+// all ranks do the same, such as a ring, one plan is enough.
 //
 // A native collective begins when all its ranks that have plans have come to it, and takes the time of the model; where
 // the model has none, it never ends, and the time is infinite (see CheckPredicted).

@@ -18,8 +18,9 @@ namespace {
 constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
 // The longest buffer of the call is cut into at most this many segments, which are enough to show which steps overlap.
 constexpr std::int64_t kMaxSegments = 16;
-// No further plan is built once the plans built so far have about this many steps.
-constexpr std::size_t kMaxSteps = 400;
+// No further plan is built once the plans built so far have about this many steps: as many as the plans of 8 ranks
+// have, of a ring or of recursive halving and doubling, however long their buffers are.
+constexpr std::size_t kMaxSteps = 600;
 // The limit of steps for calls with a root, whose ranks do different things, so that none stands for another: as many
 // as a chain of 32 ranks has.
 constexpr std::size_t kMaxStepsWithRoot = 25'000;

@@ -149,6 +149,13 @@ TEST(SelectorTest, TheFastestServes) {
   EXPECT_EQ(*ChooseSchedule(spec, 5, {}), selection->schedule);
 }
 
+// The time that CostOf finds for the plans of all ranks.
+double CostOfAll(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) plans.push_back(*BuildPlan(schedule, spec, rank, size, options));
+  return CostOf(plans, options.model(), options.nodes)->seconds;
+}
+
 // The predicted time of a schedule in a world that is played whole is the time that CostOf finds.
 TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
   for (const Schedule* schedule : AllSchedules()) {
@@ -158,12 +165,56 @@ TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
     }
     const CollectiveSpec spec = CallOf(schedule->collective, 16 << 10, 4);
     const PlanOptions options = WithNative({.peers_mapped = true, .nodes = NodesFor(*schedule, 4)[0]});
-    std::vector<Plan> plans;
-    for (Rank rank = 0; rank < 4; ++rank) plans.push_back(*BuildPlan(*schedule, spec, rank, 4, options));
     const absl::StatusOr<double> seconds = PredictSeconds(*schedule, spec, 4, options);
     ASSERT_TRUE(seconds.ok()) << seconds.status();
-    const double cost = CostOf(plans, *options.cost_model, options.nodes)->seconds;
+    const double cost = CostOfAll(*schedule, spec, 4, options);
     EXPECT_NEAR(*seconds, cost, 1e-6 * cost) << Name(schedule->collective) << ":" << schedule->name;
+  }
+}
+
+// docs/selection.md says how long a call of 8 ranks may be whose plans are played whole.
+TEST(SelectorTest, PlansOfEightRanksArePlayedWhole) {
+  for (const Collective collective : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather}) {
+    for (const Links& links : kLinks) {
+      if (links.ranks_per_node == 8) continue;
+      const PlanOptions options = OptionsOf(links, 8);
+      for (const std::int64_t bytes : {4, 1 << 10, 16 << 10, 256 << 10, 2 << 20, 4 << 20}) {
+        const CollectiveSpec call = CallOf(collective, bytes, 8);
+        const Selection selection = *SelectSchedule(call, 8, options);
+        for (const Candidate& candidate : selection.candidates) {
+          if (!candidate.refusal.ok()) continue;
+          const absl::string_view name = candidate.schedule->name;
+          const bool always = name == "ring" || name == "halving_doubling";
+          if (!always && bytes > (name == "hierarchical" ? 256 << 10 : 2 << 20)) continue;
+          const double cost = CostOfAll(*candidate.schedule, call, 8, options);
+          EXPECT_NEAR(candidate.seconds, cost, 1e-6 * cost) << ToString(call) << ":" << name << ", " << links.name;
+        }
+      }
+    }
+  }
+}
+
+// Where plans of some ranks stand for those of all, messages between ranks of one node are not taken for messages
+// between nodes, whoever of the two has a plan.
+TEST(SelectorTest, AWorldThatIsPlayedInPartTakesAboutAsLongAsTheWholeOne) {
+  CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = 8.5e-6;
+  model.between_nodes.bytes_per_s = 120e6;
+  std::vector<std::vector<int>> worlds = {{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1}};
+  for (const auto& [size, ranks_per_node] : {std::pair(8, 2), {8, 4}, {16, 2}, {16, 4}, {16, 8}}) {
+    worlds.push_back(OptionsOf({"", true, ranks_per_node}, size).nodes);
+  }
+  for (const std::vector<int>& nodes : worlds) {
+    const auto size = static_cast<int>(nodes.size());
+    const PlanOptions options{.peers_mapped = true, .nodes = nodes, .cost_model = Share(model)};
+    const CollectiveSpec call = CallOf(Collective::kAllReduce, 16 << 20, size);
+    for (const char* const name : {"halving_doubling", "hierarchical", "recursive_doubling", "ring"}) {
+      const Schedule& schedule = **FindSchedule(Collective::kAllReduce, name);
+      if (!schedule.supports(call, size, options).ok()) continue;
+      const double cost = CostOfAll(schedule, call, size, options);
+      EXPECT_NEAR(*PredictSeconds(schedule, call, size, options), cost, 0.25 * cost)
+          << name << " on " << size << " ranks, the last on node " << nodes.back();
+    }
   }
 }
 
@@ -241,9 +292,7 @@ TEST(SelectorTest, AChainIsPredictedAsItsRanksPlayIt) {
     for (const Collective collective : {Collective::kReduce, Collective::kBroadcast}) {
       const CollectiveSpec spec = CallOf(collective, 4 << 20, size);
       const Schedule& chain = **FindSchedule(collective, "chain");
-      std::vector<Plan> plans;
-      for (Rank rank = 0; rank < size; ++rank) plans.push_back(*BuildPlan(chain, spec, rank, size, options));
-      const double played = CostOf(plans, model, options.nodes)->seconds;
+      const double played = CostOfAll(chain, spec, size, options);
       const double predicted = *PredictSeconds(chain, spec, size, options);
       EXPECT_NEAR(predicted, played, 0.01 * played) << Name(collective) << " " << size;
     }
