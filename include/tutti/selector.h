@@ -16,15 +16,17 @@ namespace tutti {
 // A schedule of the call's collective.
 struct Candidate {
   const Schedule* schedule = nullptr;
-  absl::Status refusal;  // the reason why the schedule cannot serve the call, or OK
+  absl::Status refusal;  // the reason why the schedule cannot serve the call, or does not compete for it, or OK
   double seconds = 0;  // predicted, from when all ranks make the call until the last one has its result; if not refused
+  bool serves = true;  // where the call names the schedule; the schedule may not compete all the same
 };
 
 struct Selection {
   const Schedule* schedule = nullptr;
-  std::vector<Candidate> candidates;  // the fastest first; then the refused ones
+  std::vector<Candidate> candidates;  // the fastest first; then those that do not compete or cannot serve
 
-  // One line per candidate: "ring: predicted 12.30 µs, 2(n-1) steps, …" or "direct: refused, …".
+  // One line per candidate: "ring: predicted 12.30 µs, 2(n-1) steps, …", "one_shot: does not compete, …" or "direct:
+  // refused, …".
   std::string reason() const;
 };
 

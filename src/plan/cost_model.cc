@@ -36,7 +36,7 @@ std::string Rate(double bytes_per_s) {
 std::string ToString(const LinkModel& link) {
   std::string text = absl::StrFormat("%.2f µs + bytes / %s", link.latency_s * 1e6, Rate(link.bytes_per_s));
   if (link.message_s > 0 || link.copy_bytes_per_s > 0) {
-    absl::StrAppendFormat(&text, " (each end: %.1f µs", link.message_s * 1e6);
+    absl::StrAppendFormat(&text, " (each end: %.2f µs", link.message_s * 1e6);
     if (link.copy_bytes_per_s > 0) absl::StrAppend(&text, " + bytes / ", Rate(link.copy_bytes_per_s));
     if (link.announced_bytes > 0) {
       absl::StrAppendFormat(&text, "; from %d KiB on one copy at %s", link.announced_bytes >> 10,

@@ -81,20 +81,20 @@ double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& o
   return std::max(2.0 * bytes / bytes_per_s, scratch) * ranks_per_core;  // every byte is read and written
 }
 
-bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
+bool Competes(const Candidate& candidate) { return candidate.refusal.ok(); }
 
 std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates;
   for (const Schedule* schedule : AllSchedules()) {
     if (schedule->collective != spec.collective) continue;
-    candidates.push_back({.schedule = schedule,
-                          .refusal = size < 1 ? absl::InvalidArgumentError("a world has at least 1 rank")
-                                              : schedule->supports(spec, size, options)});
+    const absl::Status supported =
+        size < 1 ? absl::InvalidArgumentError("a world has at least 1 rank") : schedule->supports(spec, size, options);
+    candidates.push_back({.schedule = schedule, .refusal = supported, .serves = supported.ok()});
   }
   return candidates;
 }
 
-// The candidates for buffers that peers can map; schedules that do not compete there are refused.
+// The candidates for buffers that peers can map; of schedules that do not compete there, the refusal says why.
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   for (Candidate& candidate : candidates) {
@@ -110,10 +110,11 @@ std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, in
 
 void Predict(std::vector<Candidate>& candidates, const CollectiveSpec& spec, int size, const PlanOptions& options) {
   for (Candidate& candidate : candidates) {
-    if (!Serves(candidate)) continue;
+    if (!Competes(candidate)) continue;
     const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
     if (seconds.ok()) candidate.seconds = *seconds;
     candidate.refusal = seconds.status();
+    candidate.serves = seconds.ok();
   }
 }
 
@@ -135,7 +136,7 @@ std::string Selection::reason() const {
     if (candidate.refusal.ok()) {
       absl::StrAppendFormat(&text, "predicted %.2f µs, %s\n", candidate.seconds * 1e6, candidate.schedule->cost);
     } else {
-      absl::StrAppend(&text, "refused, ", candidate.refusal.message(), "\n");
+      absl::StrAppend(&text, candidate.serves ? "does not compete, " : "refused, ", candidate.refusal.message(), "\n");
     }
   }
   return text;
@@ -146,7 +147,7 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
   Predict(selection.candidates, spec, size, options);
   // Candidates with equal predictions stay in the order of their names.
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), IsBetter);
-  if (selection.candidates.empty() || !Serves(selection.candidates[0])) return NoneServes(selection, spec, size);
+  if (selection.candidates.empty() || !Competes(selection.candidates[0])) return NoneServes(selection, spec, size);
   selection.schedule = selection.candidates[0].schedule;
   return selection;
 }
@@ -155,8 +156,8 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   thread_local Memory memory;
   if (const Schedule* known = memory.Find(spec, size, options); known != nullptr) return known;
   const std::vector<Candidate> candidates = CandidatesForMappedBuffers(spec, size, options);
-  const auto first = std::find_if(candidates.begin(), candidates.end(), Serves);
-  if (std::count_if(candidates.begin(), candidates.end(), Serves) == 1) return first->schedule;
+  const auto first = std::find_if(candidates.begin(), candidates.end(), Competes);
+  if (std::count_if(candidates.begin(), candidates.end(), Competes) == 1) return first->schedule;
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size, options);
   if (!selection.ok()) return selection.status();
   memory.Keep(spec, size, options, selection->schedule);
@@ -186,7 +187,7 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
   if (const Schedule* known = memory.Find(spec, size, options, &chosen); known != nullptr) return known;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   std::erase_if(candidates, [&](const Candidate& candidate) {
-    return !Serves(candidate) || !candidate.schedule->touches_only_scratch_of_peers ||
+    return !candidate.serves || !candidate.schedule->touches_only_scratch_of_peers ||
            !BeginAlike(chosen, *candidate.schedule, spec, size, options);
   });
   absl::StatusOr<double> least = std::numeric_limits<double>::infinity();
@@ -218,7 +219,7 @@ bool IsNativeChosen(const CollectiveSpec& spec, int size, const PlanOptions& opt
 
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   const Selection selection{.schedule = nullptr, .candidates = CandidatesForMappedBuffers(spec, size, options)};
-  const bool served = std::any_of(selection.candidates.begin(), selection.candidates.end(), Serves);
+  const bool served = std::any_of(selection.candidates.begin(), selection.candidates.end(), Competes);
   return served ? absl::OkStatus() : NoneServes(selection, spec, size);
 }
 

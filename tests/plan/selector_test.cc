@@ -311,6 +311,16 @@ TEST(SelectorTest, MessagesToAllAtOnceAreForShortBlocksBetweenFewNodes) {
             "the schedule is not chosen for more than 32768 bytes to each rank");
 }
 
+// A schedule that does not compete serves a call that names the schedule.
+TEST(SelectorTest, SchedulesThatDoNotCompeteAreNotSaidToBeRefused) {
+  const CollectiveSpec call = CallOf(Collective::kAllReduce, 4, 4);
+  const Selection selection = *SelectSchedule(call, 4, {});
+  EXPECT_THAT(selection.reason(), HasSubstr("one_shot: does not compete, the schedule is not chosen inside a node\n"));
+  for (const Candidate& candidate : selection.candidates) {
+    EXPECT_EQ(candidate.serves, BuildPlan(*candidate.schedule, call, 0, 4, {}).ok()) << candidate.schedule->name;
+  }
+}
+
 TEST(SelectorTest, TwoShotIsForSumsOf16BitTypesBetweenFewNodes) {
   const Schedule& two_shot = **FindSchedule(Collective::kAllReduce, "two_shot");
   const auto refusal = [&](DType dtype, std::int64_t count, int size) {

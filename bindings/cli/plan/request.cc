@@ -33,10 +33,10 @@ absl::StatusOr<PlanFamily> ResolveCollective(const PlanRequest& request, Collect
     if (!selection.ok()) return selection.status();
     schedule = selection->schedule;
     family.explanation = absl::StrCat("chosen: ", schedule->name, "\n", selection->reason());
-    const auto serving = std::count_if(selection->candidates.begin(), selection->candidates.end(),
-                                       [](const Candidate& candidate) { return candidate.refusal.ok(); });
-    family.choice = absl::StrCat("schedule ", schedule->name, ", predicted to be the fastest of the ", serving,
-                                 " that serve the call");
+    const auto competing = std::count_if(selection->candidates.begin(), selection->candidates.end(),
+                                         [](const Candidate& candidate) { return candidate.refusal.ok(); });
+    family.choice =
+        absl::StrCat("schedule ", schedule->name, ", predicted to be the fastest of the ", competing, " that compete");
   } else {
     const absl::StatusOr<const Schedule*> found = FindSchedule(collective, schedule_name);
     if (!found.ok()) return found.status();

@@ -74,6 +74,7 @@ TEST(PlanTest, ExplainsWhatWouldBeChosen) {
   EXPECT_THAT(run.out, HasSubstr("chosen: "));
   EXPECT_THAT(run.out, testing::ContainsRegex("\nring: predicted [0-9.]+ µs, 2"));
   EXPECT_THAT(run.out, HasSubstr("\ndirect: refused, the schedule reads and writes peers' memory"));
+  EXPECT_THAT(run.out, HasSubstr("\none_shot: does not compete, the schedule is not chosen inside a node"));
 }
 
 TEST(PlanTest, ShowsWhatNcclWouldPerform) {
