@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -18,6 +19,16 @@ namespace {
 // Exit codes as of most Unix tools: 2 when the command line is wrong or asks for what there is not, 1 for other
 // failures.
 constexpr int kUsageError = 2;
+
+// What the command answers; ResourceExhausted where the machine, or `ulimit -v`, has not enough memory for the answer.
+absl::StatusOr<int> AnswerOf(const tutti::cli::Invocation& invocation) {
+  try {
+    return invocation.action();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "there is not enough memory; ask for fewer ranks or shorter buffers, or raise ulimit -v");
+  }
+}
 
 int Run(int argc, char** argv) {
   CLI::App app("Keeps the replicas of a model in step: starts ranks, measures collectives, shows plans.", "tutti");
@@ -42,7 +53,7 @@ int Run(int argc, char** argv) {
   // Without its extensions a command would do something else than what was asked for, if it did anything.
   const absl::Status extended = tutti::ExtensionStatus();
   const bool runs = extended.ok() || invocation.runs_without_extensions;
-  const absl::StatusOr<int> code = runs ? invocation.action() : extended;
+  const absl::StatusOr<int> code = runs ? AnswerOf(invocation) : extended;
   if (code.ok()) return *code;
   std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
   const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) ||

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "bindings/cli/plan/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -124,6 +125,23 @@ TEST(PlanTest, CostsEveryScheduleOfACollective) {
   EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:ring +[0-9]+ +[0-9]+ +1572864 "));  // 2·3/4 of 1 MiB
   EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:direct +.*mapped"));
 }
+
+// The address space that a sanitizer takes for itself has no limit.
+#if !defined(ABSL_HAVE_ADDRESS_SANITIZER) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+TEST(PlanTest, MemoryGrowsWithTheStepsOfALargeWorld) {
+  const std::string plan = "plan broadcast:binomial --ranks 20000 --bytes 4K --messages --cost -q";
+  const CommandRun run = RunTutti(plan, "ulimit -v 1000000; ");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex("broadcast:binomial +15 +15 +61440 "));
+}
+
+TEST(PlanTest, SaysThatThereIsNotEnoughMemory) {
+  const std::string plan = "plan all_to_all:pairwise --ranks 3000 --bytes 4K --messages --cost -q";
+  const CommandRun run = RunTutti(plan, "ulimit -v 200000; ");
+  EXPECT_EQ(run.exit_code, 1) << run.out;
+  EXPECT_THAT(run.err, HasSubstr("tutti: there is not enough memory; ask for fewer ranks"));
+}
+#endif
 
 TEST(PlanTest, DrawsStepsAsGraphviz) {
   const ScratchFile file(".dot");
