@@ -99,6 +99,7 @@ std::string About(const AdvisedTraining& training) {
 absl::StatusOr<Advice> Advise(const AdvisedTraining& training) {
   Advice advice{.training = training, .exact = {}, .rows = {}};
   for (const AdvisedStrategy& strategy : AdvisedStrategies()) {
+    if (strategy.on_shared_links && !training.shares_links()) continue;
     const absl::StatusOr<Strategy> parsed = ParseStrategy(strategy.name);
     if (!parsed.ok()) return parsed.status();
     advice.rows.push_back({&strategy, Competes(strategy, training), PredictStep(*parsed, training)});

@@ -6,11 +6,15 @@ namespace {
 // Measured: in docs/results/training.md, on 4 ranks. "Points" are percentage points of accuracy on the test data.
 constexpr AdvisedStrategy kStrategies[] = {
     {"gradient_allreduce", Asks::kNothing, "nothing: gradients are averaged exactly"},
+    {"gradient_allreduce:hierarchical=true", Asks::kNothing, "nothing: gradients are averaged exactly",
+     /*on_shared_links=*/true},
     {"gradient_allreduce:codec=bf16", Asks::kNothing,
      "none measured; gradients, and their average, are rounded by up to 0.4 %"},
     {"gradient_allreduce:codec=fp16", Asks::kNothing,
      "none measured; gradients, and their average, are rounded by up to 0.05 % (more below 0.00006), infinite beyond "
      "65504"},
+    {"gradient_allreduce:codec=bf16,hierarchical=true", Asks::kNothing,
+     "none measured; sums of nodes, and the average, are rounded by up to 0.4 %", /*on_shared_links=*/true},
     {"bytegrad", Asks::kNothing, "none measured; 8 bits: a gradient is off by up to 0.4 % of its block's range"},
     {"bytegrad:codec=uint4_block", Asks::kNothing,
      "at most 0.1 points measured; 4 bits: a gradient is off by up to 7 % of its block's range"},

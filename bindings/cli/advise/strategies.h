@@ -14,6 +14,8 @@ struct AdvisedStrategy {
   absl::string_view name;
   Asks asks;
   absl::string_view accuracy;  // what the strategy costs in accuracy
+  // The strategy differs from the one without its option `hierarchical` only where ranks of one node share its link.
+  bool on_shared_links = false;
 };
 
 // The strategies of docs/results/training.md that are worth trying; of two that are equally fast the first one changes

@@ -30,6 +30,8 @@ struct AdvisedTraining {
   bool accepts_loss = false;  // strategies that have lost accuracy where they were measured compete
 
   bool one_node() const { return ranks_per_node >= ranks; }
+  // Whether several ranks of a node send over the same link.
+  bool shares_links() const { return ranks_per_node > 1 && !one_node(); }
   // The parameters that the first bucket, and each later one, has room for.
   std::int64_t first_bucket_parameters() const {
     return std::max<std::int64_t>(first_bucket_bytes / SizeOf(DType::kF32), 1);

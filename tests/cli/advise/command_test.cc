@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -104,6 +105,20 @@ TEST(AdviseTest, AGainOfLessThanTwoPercentIsNoReason) {
     if (row["competes"]) least = std::min<double>(least, row["step_s"]);
   }
   EXPECT_LT(least, advice["strategies"][0]["step_s"]);
+}
+
+// Among all ranks a codec sends every chunk of a node over the link that its ranks share.
+TEST(AdviseTest, CodecsBetweenNodesAreComparedWhereRanksShareALink) {
+  for (const char* ranks : {"16 --ranks-per-node 8 ", "12 --ranks-per-node 8 "}) {
+    const std::string training = absl::StrCat("advise --parameters 20M --step-ms 200 --ranks ", ranks);
+    const nlohmann::json advice = Advise("--link 1G", training);
+    EXPECT_LT(RowOf(advice, "gradient_allreduce:codec=bf16")["speed"], 1) << ranks;
+    EXPECT_GT(RowOf(advice, "gradient_allreduce:codec=bf16,hierarchical=true")["speed"], 1.3) << ranks;
+    EXPECT_GE(RowOf(advice, "gradient_allreduce:hierarchical=true")["speed"], 0.95) << ranks;
+  }
+  for (const char* alone : {"--link 1G", "--ranks-per-node 4"}) {
+    EXPECT_THAT(Advise(alone)["strategies"].dump(), testing::Not(HasSubstr("hierarchical"))) << alone;
+  }
 }
 
 TEST(AdviseTest, LossOfAccuracyMustBeAccepted) {
