@@ -38,10 +38,11 @@ using VerifyProgress = std::function<void(absl::string_view property, double par
 //             the transport's own; its ranks get the same bits.
 //
 // Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
-// rank and step, and, in the plans of an algorithm, the schedule that has written the step. Relies on nothing that the
-// builder derived. Memory grows with the steps of all ranks times the ranks, time with the square of the steps at worst
-// (docs/decisions/0004 has numbers). `progress`, if given, is called when the check of a property begins, and now and
-// then while races and values are checked.
+// the rank and the step, of a wrong result the step that has written it (of a wrong state, and of a barrier that does
+// not hold ranks back, the rank alone), and, in the plans of an algorithm, the schedule that has written the step.
+// Relies on nothing that the builder derived. Memory grows with the steps of all ranks times the ranks, time with the
+// square of the steps at worst (docs/decisions/0004 has numbers). `progress`, if given, is called when the check of a
+// property begins, and now and then while races and values are checked.
 absl::Status Verify(absl::Span<const Plan> plans, const VerifyProgress& progress = {});
 
 }  // namespace tutti

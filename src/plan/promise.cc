@@ -344,8 +344,8 @@ std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index)
   return promises;
 }
 
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols,
-                   const Residuals& residuals) {
+std::optional<BrokenPromise> Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs,
+                                    const Symbols& symbols, const Residuals& residuals) {
   std::int64_t index = promise.first;
   for (const ValueRun& run : runs) {
     for (std::int64_t k = 0; k < run.count;) {
@@ -359,14 +359,15 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Va
             : promise.source == Promise::kAll
                 ? absl::StrCat(Name(plan.spec.op), " of element ", index + k, " of all ", plan.size, " ranks")
                 : absl::StrCat("in@", promise.source, "[", index + k, "]");
-        return absl::StrCat("element ", index + k - promise.first, " of ", expected, " is expected, found ",
-                            symbols.Describe(run.value + k), tracer.fault);
+        const std::int64_t element = index + k - promise.first;
+        return BrokenPromise{element, absl::StrCat("element ", element, " of ", expected, " is expected, found ",
+                                                   symbols.Describe(run.value + k), tracer.fault)};
       }
       k += std::min(tracer.constant, run.count - k);
     }
     index += run.count;
   }
-  return "";
+  return std::nullopt;
 }
 
 std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before) {

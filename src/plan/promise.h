@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,16 @@ class Residuals {
 // All promises to the rank of `plans[index]`, among them that in-place input which is not output keeps its value.
 std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index);
 
-// The reason why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols,
-                   const Residuals& residuals);
+// An element that is not what was promised.
+struct BrokenPromise {
+  std::int64_t element = 0;  // of promise.place
+  std::string reason;
+};
+
+// The first element with which `runs`, the contents of promise.place, break the promise of `plan`; nullopt when they
+// keep it.
+std::optional<BrokenPromise> Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs,
+                                    const Symbols& symbols, const Residuals& residuals);
 
 // The number of elements from `after` on that are the residual which a message leaves behind, where `before` is the
 // residual that the message made up for: (value + before) - decoded(value + before). 0 when element `after` is no such

@@ -52,7 +52,8 @@ class Simulation {
       looked_at_ = at;
       if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(looked_at_), ": ", error_));
     }
-    // A result that is wrong names no step: any schedule that has written a part of the plan may have made it wrong.
+    // The step that wrote a wrong result may have done right with what other steps gave it: any schedule that has
+    // written a part of the plan may have made the result wrong.
     if (absl::Status status = CheckPromises(); !status.ok()) {
       return {status.code(), absl::StrCat(status.message(), WritersOf(plans_))};
     }
@@ -278,10 +279,13 @@ class Simulation {
       const Plan& plan = plans_[p];
       for (const Promise& promise : PromisesTo(plans_, p)) {
         const std::vector<ValueRun> runs = At(static_cast<int>(p), promise.place).Read(promise.place, error_);
-        const std::string broken = error_.empty() ? Broken(promise, plan, runs, symbols_, residuals_) : error_;
-        if (!broken.empty()) {
+        const auto ends_with = [&](const auto&... what) {
           return absl::FailedPreconditionError(
-              absl::StrCat("rank ", plan.rank, " ends with ", ToText(promise.place), ": ", broken));
+              absl::StrCat("rank ", plan.rank, " ends with ", ToText(promise.place), ": ", what...));
+        };
+        if (!error_.empty()) return ends_with(error_);
+        if (const auto broken = Broken(promise, plan, runs, symbols_, residuals_); broken.has_value()) {
+          return ends_with(broken->reason, WrittenBy(runs, broken->element));
         }
         MarkUsed(runs);
       }
@@ -354,6 +358,12 @@ class Simulation {
     return "";
   }
 
+  // The step that wrote element `element` of `runs`, as the end of a sentence; empty where no step wrote the element.
+  std::string WrittenBy(absl::Span<const ValueRun> runs, std::int64_t element) const {
+    const Position writer = Slice(runs, element, 1)[0].writer;
+    return writer == Order::kNone ? "" : absl::StrCat(", written by ", order_.Describe(writer));
+  }
+
   // The elements of a range at the end of the run; runs are joined whichever steps wrote them.
   std::vector<ValueRun> Joined(std::size_t p, const Ref& range) {
     std::vector<ValueRun> joined;
@@ -380,11 +390,12 @@ class Simulation {
       for (std::size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
         if (!(first[i].value == other[i].value) || first[i].count != other[i].count) {
           if (first[i].value == other[i].value) element += std::min(first[i].count, other[i].count);
-          const Value a = ValueOf(first, element);
-          const Value b = ValueOf(other, element);
-          return absl::FailedPreconditionError(absl::StrCat("replicas differ: out element ", element, " of rank ",
-                                                            plans_[0].rank, " is ", symbols_.Describe(a), ", of rank ",
-                                                            plans_[p].rank, " ", symbols_.Describe(b)));
+          const std::vector<ValueRun> a = OutputElement(0, element);
+          const std::vector<ValueRun> b = OutputElement(p, element);
+          return absl::FailedPreconditionError(
+              absl::StrCat("replicas differ: out element ", element, " of rank ", plans_[0].rank, " is ",
+                           symbols_.Describe(a[0].value), ", of rank ", plans_[p].rank, " ",
+                           symbols_.Describe(b[0].value), WrittenBy(a, 0), WrittenBy(b, 0)));
         }
         element += first[i].count;
       }
@@ -392,8 +403,9 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  static Value ValueOf(absl::Span<const ValueRun> runs, std::int64_t element) {
-    return Slice(runs, element, 1)[0].value;
+  std::vector<ValueRun> OutputElement(std::size_t p, std::int64_t element) {
+    const Ref place = OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size).Elements(element, 1);
+    return At(static_cast<int>(p), place).Read(place, error_);
   }
 
   // Checks that every step has an effect: a step whose results are all overwritten or unused is a mistake. The one

@@ -517,6 +517,40 @@ TEST(VerifyTest, InPlaceInputThatIsNotOutputIsKept) {
               HasSubstr("rank 0 ends with out[0,4) f32"));
 }
 
+// What an author looks for: the step that made the result what it is.
+TEST(VerifyTest, AWrongResultNamesTheStepThatHasWrittenIt) {
+  const auto undivided = [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); };
+  EXPECT_THAT(ErrorOf({.op = ReduceOp::kAvg, .count = 4}, 2, undivided),
+              testing::ContainsRegex("found sum\\(in@0\\[0\\], in@1\\[0\\]\\), written by rank 0 step [0-9]+ "
+                                     "\\(reduce out\\[0,16\\) f32 "));
+}
+
+// Of integers and minima, too, all ranks combine each input once, in one order.
+TEST(VerifyTest, OperatorsThatForgiveOrderAndRepetitionAreComputedAlikeAllTheSame) {
+  const auto own_first = [](ReduceOp op) {
+    return [op](PlanBuilder& b) {
+      const Ref theirs = b.Scratch(b.spec().dtype, b.spec().count);
+      b.Send(1 - b.rank(), b.in());
+      b.Recv(1 - b.rank(), theirs);
+      b.Reduce(b.out(), {b.in(), theirs}, op);
+    };
+  };
+  EXPECT_THAT(ErrorOf({.dtype = DType::kI32, .count = 4}, 2, own_first(ReduceOp::kSum)), HasSubstr("replicas differ"));
+  const auto twice = [](PlanBuilder& b) {  // two rounds of dissemination among three ranks
+    const Ref first = b.Scratch(b.spec().dtype, b.spec().count);
+    const Ref second = b.Scratch(b.spec().dtype, b.spec().count);
+    const Ref partial = b.Scratch(b.spec().dtype, b.spec().count);
+    b.Send((b.rank() + 1) % 3, b.in());
+    b.Recv((b.rank() + 2) % 3, first);
+    b.Reduce(partial, {b.in(), first}, ReduceOp::kMax);
+    b.Send((b.rank() + 2) % 3, partial);
+    b.Recv((b.rank() + 1) % 3, second);
+    b.Reduce(b.out(), {partial, second}, ReduceOp::kMax);
+  };
+  EXPECT_THAT(ErrorOf({.op = ReduceOp::kMax, .count = 4}, 3, twice),
+              HasSubstr("max of element 0 of all 3 ranks is expected"));
+}
+
 TEST(VerifyTest, NoStepIsInVain) {
   EXPECT_THAT(ErrorOf({.count = 4}, 1,
                       [](PlanBuilder& b) {
