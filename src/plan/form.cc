@@ -54,6 +54,18 @@ absl::Status CheckCounts(absl::Span<const Plan> plans) {
 
 constexpr std::size_t kSpaces = 5;  // in, out, scratch, state and block
 
+// The reason why the type of `ref` is none, and why `ref` does not hold whole elements of its type; empty where it
+// does.
+std::string TypeFault(const Ref& ref) {
+  if (SizeOf(ref.dtype) != 0) return "";
+  return absl::StrCat("a ref has dtype ", static_cast<int>(ref.dtype), ", which is none");
+}
+std::string WidthFault(const Ref& ref) {
+  const std::int64_t width = SizeOf(ref.dtype);
+  if (ref.offset % width == 0 && ref.bytes % width == 0) return "";
+  return absl::StrCat(ToText(ref), ": both ends must be multiples of ", width, " bytes, the size of ", Name(ref.dtype));
+}
+
 // Checks the steps of one plan against the spaces of all plans.
 class Former {
  public:
@@ -263,7 +275,7 @@ class Former {
   }
 
   std::string Range(const Plan& plan, const Ref& ref, bool written) const {
-    if (SizeOf(ref.dtype) == 0) return absl::StrCat("a ref has dtype ", static_cast<int>(ref.dtype), ", which is none");
+    if (std::string what = TypeFault(ref); !what.empty()) return what;
     if (!Exists(ref.space, kSpaces))
       return absl::StrCat("a ref has space ", static_cast<int>(ref.space), ", which is none");
     const Rank owner = ref.owner == kSelf ? plan.rank : ref.owner;
@@ -288,10 +300,7 @@ class Former {
       return absl::StrCat(ToText(ref), " must hold at least ", least, " bytes and lie in the ", size,
                           " bytes of its space");
     }
-    if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
-      return absl::StrCat(ToText(ref), ": both ends must be multiples of ", SizeOf(ref.dtype), " bytes, the size of ",
-                          Name(ref.dtype));
-    }
+    if (std::string what = WidthFault(ref); !what.empty()) return what;
     if (ref.space == Space::kState && !InOneState(plan, ref))
       return absl::StrCat(ToText(ref), " lies in no state of the plan that holds ", Name(ref.dtype));
     if (written && (ref.space == Space::kIn || ref.space == Space::kBlock))
@@ -400,6 +409,12 @@ absl::Status CheckStates(absl::Span<const Plan> plans) {
     std::int64_t end = 0;
     for (const StateRange& state : plan.states) {
       const Ref& range = state.range;
+      std::string what = TypeFault(range);
+      if (what.empty() && range.bytes != 0) what = WidthFault(range);
+      if (!what.empty()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", plan.rank, ": ", Name(state.kind), " ", state.name, ": ", what));
+      }
       const bool replica = state.kind == StateKind::kReplica;
       // A range of no elements may have any offset.
       const bool apart = range.bytes == 0 || (range.offset >= end && range.offset + range.bytes <= plan.state_bytes);

@@ -320,7 +320,7 @@ bool ChangeState(Plan& plan, Random& random) {
   if (plan.states.empty()) return false;
   StateRange& state = plan.states[Pick(plan.states.size(), random)];
   if (state.range.bytes == 0) return false;  // the state of a rank whose chunk is empty
-  switch (Pick(4, random)) {
+  switch (Pick(6, random)) {
     case 0:
       state.first_element += random() % 2 == 0 ? 1 : -1;
       break;
@@ -329,6 +329,12 @@ bool ChangeState(Plan& plan, Random& random) {
       break;
     case 2:
       state.of = static_cast<Rank>(Pick(plan.size + 1, random)) - 1;
+      break;
+    case 3:
+      state.range.dtype = static_cast<DType>(Pick(256, random));
+      break;
+    case 4:
+      state.range.offset += random() % 2 == 0 ? 1 : -1;
       break;
     default:
       state.kind = state.kind == StateKind::kResidual ? StateKind::kReplica : StateKind::kResidual;

@@ -390,5 +390,23 @@ TEST(VerifyState, AResidualBelongsToTheElementsThatItNames) {
               HasSubstr("rank 1: residual sum: the name must be that of one state"));
 }
 
+TEST(VerifyStateTest, AStateHoldsWholeElementsOfATypeThatExists) {
+  const auto error = [](DType dtype, std::int64_t offset, StateKind kind) {
+    PlanBuilder b("test", {.count = 4}, 0, 1, {});
+    b.Copy(b.out(), b.in());
+    Plan plan = *std::move(b).Build();
+    plan.state_bytes = 8;
+    plan.states = {{.name = "r",
+                    .kind = kind,
+                    .of = kind == StateKind::kReplica ? 0 : kSelf,
+                    .range = {.space = Space::kState, .dtype = dtype, .offset = offset, .bytes = 4}}};
+    return std::string(Verify({plan}).message());
+  };
+  for (const StateKind kind : {StateKind::kResidual, StateKind::kReplica}) {
+    EXPECT_THAT(error(static_cast<DType>(200), 0, kind), HasSubstr("r: a ref has dtype 200, which is none"));
+    EXPECT_THAT(error(DType::kF32, 2, kind), HasSubstr("both ends must be multiples of 4 bytes, the size of f32"));
+  }
+}
+
 }  // namespace
 }  // namespace tutti
