@@ -282,6 +282,10 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
     auto part = [&](const Ref& ref) { return ref.Elements(first, n); };
     std::transform(dsts.begin(), dsts.end(), parts.begin(), part);
     std::transform(srcs.begin(), srcs.end(), parts.begin() + static_cast<std::ptrdiff_t>(dsts.size()), part);
+    if (step.kind == StepKind::kSend && sends_[step.peer] == kMaxMessagesToAPeer) {
+      return Fail(
+          absl::StrCat("send: a rank sends at most ", kMaxMessagesToAPeer, " messages to one peer in a run of a plan"));
+    }
     Step& added = Append(step, {parts.data(), dsts.size()}, {parts.data() + dsts.size(), srcs.size()});
     if (is_call) continue;
     if (step.kind == StepKind::kSend) added.ordinal = sends_[step.peer]++;

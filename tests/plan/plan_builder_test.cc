@@ -48,6 +48,19 @@ TEST(PlanBuilderTest, RefusesMoreSignalsThanAWordHolds) {
   }
 }
 
+TEST(PlanBuilderTest, ARankSendsAPeerNoMoreMessagesThanHaveNumbers) {
+  constexpr int kMost = (1 << 18) - 1;
+  for (const int messages : {kMost, kMost + 1}) {
+    PlanBuilder b("test", {.count = 1}, 0, 2, {});
+    for (int i = 0; i < messages; ++i) b.Send(1, b.in());
+    const absl::StatusOr<Plan> plan = std::move(b).Build();
+    EXPECT_EQ(plan.ok(), messages == kMost) << plan.status();
+    if (messages > kMost) {
+      EXPECT_THAT(std::string(plan.status().message()), HasSubstr("at most 262143 messages to one peer"));
+    }
+  }
+}
+
 TEST(ChunkOfTest, CoversEveryElementOnceAndNearlyEqually) {
   for (std::int64_t count : {0, 1, 6, 7, 8, 97}) {
     std::int64_t at = 0;
