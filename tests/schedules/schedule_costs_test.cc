@@ -138,6 +138,34 @@ TEST(AllReduceHierarchical, EveryRankSendsItsShareOfWhatItsNodeSends) {
   }
 }
 
+// As the cost of each schedule says: messages are as long as a segment, or shorter, down to 16 KiB, for 8 stages.
+TEST(Hierarchical, ShortBuffersAreCutIntoUpToEightStages) {
+  const PlanOptions options{.peers_mapped = true, .nodes = {0, 0, 1, 1, 2, 2, 3, 3}};
+  const int nodes = 4;
+  const int places = 2;
+  struct Case {
+    Collective collective;
+    std::int64_t messages;  // of a stage
+    std::int64_t shares;    // the elements of a call, over those that its messages of one kind carry together
+  };
+  for (const Case& at : {Case{Collective::kAllReduce, 2 * (nodes - 1), nodes * places},
+                         {Collective::kReduceScatter, nodes - 1, 1},
+                         {Collective::kAllGather, nodes - 1, 1},
+                         {Collective::kAllToAll, nodes - 1, 1},
+                         {Collective::kBroadcast, 1, places}}) {
+    for (const auto& [share_bytes, stages] :
+         {std::pair(std::int64_t{8} << 10, 1), {32 << 10, 2}, {128 << 10, 8}, {1 << 20, 8}, {4 << 20, 16}}) {
+      const CollectiveSpec spec = SpecOf(at.collective, at.shares * share_bytes / kBytesOfF32);
+      const absl::StatusOr<Plan> plan = BuildPlan(**FindSchedule(at.collective, "hierarchical"), spec, 0, 8, options);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      // A message of an all_to_all has parts of several blocks, and is cut where these are longer than a segment.
+      const int cuts = at.collective == Collective::kAllToAll && stages == 16 ? places : 1;
+      EXPECT_EQ(StepsOf(*plan, StepKind::kSend), at.messages * stages * cuts)
+          << Name(at.collective) << " " << share_bytes;
+    }
+  }
+}
+
 // A rank tells its neighbours of a stage while the messages of the stage before are under way.
 TEST(AllReduceHierarchical, ANodeWorksWhileMessagesAreUnderWay) {
   absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, "hierarchical");

@@ -69,7 +69,9 @@ TUTTI_SCHEDULE(all_gather, hierarchical) = {
     .summary =
         "stage by stage, the ranks of the same place on all nodes pass their blocks around a ring of messages, and the "
         "ranks of a node what has arrived through mapped scratch",
-    .cost = "C/segment times N-1 messages, (N-1)·C bytes between nodes (N nodes, C: one block)",
+    .cost =
+        "N-1 messages for each of C/segment stages, or of up to 8 where these are more (messages of 16 KiB or more), "
+        "(N-1)·C bytes between nodes (N nodes, C: one block)",
     .supports = tutti::schedules::SupportsGrid,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -87,7 +87,9 @@ TUTTI_SCHEDULE(all_reduce, hierarchical) = {
         "stage by stage, the ranks of a node reduce their chunks in mapped scratch, and each all-reduces its chunk "
         "with "
         "the ranks of the same place on the other nodes, around a ring of messages",
-    .cost = "S/(N·L segments) times 2(N-1) messages, 2·(N-1)/N·S/L bytes between nodes (N nodes of L ranks)",
+    .cost =
+        "2(N-1) messages for each of S/(N·L segments) stages, or of up to 8 where these are more (messages of 16 KiB "
+        "or more), 2·(N-1)/N·S/L bytes between nodes (N nodes of L ranks)",
     .supports = tutti::schedules::SupportsGrid,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -79,7 +79,9 @@ TUTTI_SCHEDULE(all_to_all, hierarchical) = {
     .summary =
         "stage by stage, every rank gathers the blocks of its node for a rank of the same place on another node from "
         "mapped scratch, and sends these blocks as one message",
-    .cost = "C/segment times N-1 messages, (N-1)·L·C bytes between nodes (N nodes of L ranks, C: one block)",
+    .cost =
+        "N-1 messages for each of L·C/segment parts, or of up to 8 where these are more (with 16 KiB or more of a "
+        "block), (N-1)·L·C bytes between nodes (N nodes of L ranks, C: one block)",
     .supports = tutti::schedules::SupportsGrid,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -77,7 +77,9 @@ TUTTI_SCHEDULE(broadcast, hierarchical) = {
         "stage by stage, the ranks of the root's node send a chunk each down a chain of the ranks of the same place, "
         "and "
         "the ranks of a node pass their chunks to each other through mapped scratch",
-    .cost = "S/(L segments) messages, S/L bytes between nodes (N nodes of L ranks), N-1 messages one after the other",
+    .cost =
+        "S/(L segments) messages, or up to 8 where these are more (of 16 KiB or more), S/L bytes between nodes (N "
+        "nodes of L ranks), N-1 messages one after the other",
     .supports = tutti::schedules::SupportsGrid,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

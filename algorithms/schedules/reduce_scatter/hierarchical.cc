@@ -73,7 +73,9 @@ TUTTI_SCHEDULE(reduce_scatter, hierarchical) = {
     .summary =
         "stage by stage, the ranks of a node add up their inputs in mapped scratch, and each reduce-scatters its sums "
         "with the ranks of the same place on the other nodes, around a ring of messages",
-    .cost = "C/segment times N-1 messages, (N-1)·C bytes between nodes (N nodes, C: one rank's output)",
+    .cost =
+        "N-1 messages for each of C/segment stages, or of up to 8 where these are more (messages of 16 KiB or more), "
+        "(N-1)·C bytes between nodes (N nodes, C: one rank's output)",
     .supports = tutti::schedules::SupportsGrid,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
