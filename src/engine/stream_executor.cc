@@ -23,11 +23,6 @@ constexpr absl::Duration kAbortTime = absl::Seconds(2);
 // (kCallRecords). And their launches: a stream that is full lets the host wait for the device.
 constexpr std::size_t kMaxRuns = 100;
 constexpr std::size_t kMaxLaunches = 512;
-// The values of cudaError_t after which nothing of this process runs on the device and all calls return an error, as
-// driver_types.h says of them: cudaErrorCudartUnloading, ECCUncorrectable, NvlinkUncorrectable, Contained,
-// IllegalAddress, LaunchTimeout, ContextIsDestroyed, Assert, HardwareStackError … LaunchFailure, TensorMemoryLeak,
-// MpsClientTerminated.
-constexpr CudaError kErrorsOfDevices[] = {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810};
 
 bool IsNative(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kNative; }
 
@@ -388,7 +383,7 @@ bool StreamExecutor::HasLetGo(const Channel& channel) const {
   const CudaOutsideCapture outside(*device_.cuda);
   const CudaError error = device_.cuda->query_stream(channel.on_device()->stream());
   // Other errors say nothing of the work.
-  return error == kCudaSuccess || std::ranges::find(kErrorsOfDevices, error) != std::end(kErrorsOfDevices);
+  return error == kCudaSuccess || std::ranges::find(kCudaErrorsOfDevices, error) != std::end(kCudaErrorsOfDevices);
 }
 
 void StreamExecutor::End(Channel& channel, const absl::Status& cause) {

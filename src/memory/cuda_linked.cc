@@ -2,6 +2,7 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -15,6 +16,20 @@ static_assert(kCudaSuccess == cudaSuccess && kCudaOutOfMemory == cudaErrorMemory
 static_assert(kCudaNoDriver == cudaErrorInsufficientDriver && kCudaNoDevice == cudaErrorNoDevice);
 static_assert(kCudaNotReady == cudaErrorNotReady);
 static_assert(kCudaCaptureRelaxed == cudaStreamCaptureModeRelaxed);
+static_assert(kCudaInvalidHandle == cudaErrorInvalidResourceHandle);
+static_assert(kCudaContextIsDestroyed == cudaErrorContextIsDestroyed);
+#if CUDART_VERSION >= 13000  // older headers do not know all of them
+constexpr cudaError_t kErrorsOfDevices[] = {cudaErrorCudartUnloading,     cudaErrorECCUncorrectable,
+                                            cudaErrorNvlinkUncorrectable, cudaErrorContained,
+                                            cudaErrorIllegalAddress,      cudaErrorLaunchTimeout,
+                                            cudaErrorContextIsDestroyed,  cudaErrorAssert,
+                                            cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,
+                                            cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
+                                            cudaErrorInvalidPc,           cudaErrorLaunchFailure,
+                                            cudaErrorTensorMemoryLeak,    cudaErrorMpsClientTerminated,
+                                            cudaErrorExternalDevice};
+static_assert(std::ranges::equal(kErrorsOfDevices, kCudaErrorsOfDevices));
+#endif
 
 CudaError DeviceName(char* name, int bytes, int device) {
   cudaDeviceProp properties{};

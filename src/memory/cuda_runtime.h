@@ -27,6 +27,13 @@ inline constexpr CudaError kCudaNoDriver = 35;
 inline constexpr CudaError kCudaNoDevice = 100;
 // The answer of a query: the stream or event has work that has not ended. Not an error.
 inline constexpr CudaError kCudaNotReady = 600;
+// A stream or event that does not live, or is of another device than the one it is used with or for.
+inline constexpr CudaError kCudaInvalidHandle = 400;
+inline constexpr CudaError kCudaContextIsDestroyed = 709;
+// The errors after which nothing of this process runs on the device and all calls return an error, as driver_types.h
+// says of them. cuda_linked.cc has their names.
+inline constexpr CudaError kCudaErrorsOfDevices[] = {4,   214, 220, 226, 700, 702, 709, 710, 714,
+                                                     715, 716, 717, 718, 719, 721, 810, 911};
 // A value of cudaStreamCaptureMode.
 inline constexpr int kCudaCaptureRelaxed = 2;
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
 #include "tests/harness/fake_nccl.h"
@@ -114,17 +115,22 @@ TEST(StreamLossesTest, NoKernelIsLoadedByTheDriver) {
 // kept if the device could still write to it, which the engine awaits for half a minute.
 TEST(StreamLossesTest, ADeviceWithAnErrorOfItsOwnHasLetGo) {
   constexpr CudaError kNvlinkUncorrectable = 220;
-  StreamWorld world(2);
-  const auto programs = world.Programs(AllReducePlans(2, 8));
-  SumOnce(world, programs);
-  const FakeMemory memory(0, 32);
-  Work work = world.At(0).Start(programs[0], {.out = memory.data()});
-  FakeCuda::Break(0, kNvlinkUncorrectable);
-  EXPECT_FALSE(work.Wait().ok());
-  FakeCuda::Break(0, kCudaSuccess);
-  const FakeCudaCounts before = FakeCuda::Counts();
-  work = Work();
-  EXPECT_EQ((FakeCuda::Counts() - before).frees, 1);
+  constexpr CudaError kExternalDevice = 911;
+  for (const CudaError error : {kNvlinkUncorrectable, kExternalDevice}) {
+    StreamWorld world(2);
+    const auto programs = world.Programs(AllReducePlans(2, 8));
+    SumOnce(world, programs);
+    const FakeMemory memory(0, 32);
+    Work work = world.At(0).Start(programs[0], {.out = memory.data()});
+    const absl::Time begin = absl::Now();
+    FakeCuda::Break(0, error);
+    EXPECT_FALSE(work.Wait().ok());
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(20)) << error;
+    FakeCuda::Break(0, kCudaSuccess);
+    const FakeCudaCounts before = FakeCuda::Counts();
+    work = Work();
+    EXPECT_EQ((FakeCuda::Counts() - before).frees, 1) << error;
+  }
 }
 
 // Rank 1 has nothing to send and nothing to receive, so it has taken part in the call, and leaves.
