@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "memory/stuck_devices.h"
 
 namespace tutti {
 namespace {
@@ -39,10 +40,15 @@ ChannelOnDevice::~ChannelOnDevice() {
   if (native_ != nullptr) native_->Finalize(deadline).IgnoreError();
   const CudaDeviceScope scope(*device_.cuda, device_.index);
   const CudaOutsideCapture outside(*device_.cuda);
-  if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
+  if (stream_ != nullptr && !given_up_) device_.cuda->destroy_stream(stream_);
   for (CUstream_st* const stream : graph_streams_) device_.cuda->destroy_stream(stream);
+  if (IsStuck(*device_.cuda, device_.index)) return;
   if (graph_error_ != nullptr) device_.cuda->free(graph_error_);
   if (graph_error_here_ != nullptr) device_.cuda->free_pinned(graph_error_here_);
+}
+
+void ChannelOnDevice::GiveUp() {
+  if (!std::exchange(given_up_, true)) GiveUpStream(device_.index, stream_);
 }
 
 absl::StatusOr<ChannelOnDevice::ForGraphs> ChannelOnDevice::ForCapture(unsigned long long id) {

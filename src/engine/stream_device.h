@@ -59,6 +59,9 @@ class ChannelOnDevice {
   }
 
   CUstream_st* stream() const { return stream_; }
+  // Called when what is on the stream has been aborted and may yet never end: from then on memory of the device is left
+  // behind (memory/stuck_devices.h).
+  void GiveUp();
   // What is recorded into CUDA graphs has streams of its own, one for each capture under way, so that other calls can
   // use the first one meanwhile, and an error word that all graphs share (see DeviceStep::error), with a copy for the
   // host.
@@ -100,6 +103,7 @@ class ChannelOnDevice {
   const std::unique_ptr<NativeTransport> native_;
   std::vector<Group> groups_;  // in the order in which they were made, which is the same on all ranks of two of them
   CUstream_st* stream_ = nullptr;
+  bool given_up_ = false;
   std::int64_t news_end_ns_ = 0;  // of HasAwaitedNews, on CLOCK_MONOTONIC; 0: it has not been called
   std::vector<CUstream_st*> graph_streams_;
   std::uint32_t* graph_error_ = nullptr;

@@ -1,7 +1,6 @@
 #include "engine/stream_executor.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "engine/run_lists.h"
 #include "kernels/device_kernels.h"
 #include "kernels/operand_list.h"
+#include "memory/stuck_devices.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -379,21 +379,14 @@ std::vector<Rank> StreamExecutor::MessagePeers(const Channel& channel) const {
 
 bool StreamExecutor::HasLetGo(const Channel& channel) const {
   if (channel.on_device() == nullptr) return true;
-  const CudaDeviceScope scope(*device_.cuda, device_.index);
-  const CudaOutsideCapture outside(*device_.cuda);
-  const CudaError error = device_.cuda->query_stream(channel.on_device()->stream());
-  // Other errors say nothing of the work.
-  return error == kCudaSuccess || std::ranges::find(kCudaErrorsOfDevices, error) != std::end(kCudaErrorsOfDevices);
+  return HasEnded(*device_.cuda, device_.index, channel.on_device()->stream());
 }
 
 void StreamExecutor::End(Channel& channel, const absl::Status& cause) {
   // The engine waits no longer. To free memory would be to wait for the device.
-  const bool is_stuck = !HasLetGo(channel);
+  if (!HasLetGo(channel)) channel.on_device()->GiveUp();
   for (std::vector<Run*>* const list : {&active_, &pending_}) {
-    for (Run* const run : TakeRunsOf(channel, *list)) {
-      StreamRunOf(run).is_stuck_ = is_stuck;
-      Finish(StreamRunOf(run), cause);
-    }
+    for (Run* const run : TakeRunsOf(channel, *list)) Finish(StreamRunOf(run), cause);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/channel.h"
+#include "memory/stuck_devices.h"
 
 namespace tutti {
 
@@ -54,12 +55,12 @@ absl::Span<const StepId> StreamRun::StepsOf(const Recode& recode) const {
 }
 
 StreamRun::~StreamRun() {
-  if (is_stuck_) return;
   const CudaRuntime& cuda = *device_.cuda;
   const CudaDeviceScope scope(cuda, device_.index);
   const CudaOutsideCapture outside(cuda);
   if (input_ready_ != nullptr) cuda.destroy_event(input_ready_);
   if (end_ != nullptr) cuda.destroy_event(end_);
+  if (IsStuck(cuda, device_.index)) return;
   if (scratch_ != nullptr) cuda.free(scratch_);
   if (error_ != nullptr) cuda.free(error_);
   if (error_here_ != nullptr) cuda.free_pinned(error_here_);

@@ -16,7 +16,7 @@ namespace tutti {
 class StreamRun final : public Run {
  public:
   StreamRun(const StreamDevice& device, Call& call, Channel& channel, const Program& program);
-  // No run is under way: nothing on the device uses the memory of the call.
+  // No run is under way: nothing on the device uses the memory of the call, unless the device is stuck.
   ~StreamRun() override;
 
   // InvalidArgument for memory that is not the device's.
@@ -67,7 +67,6 @@ class StreamRun final : public Run {
   bool captured_ = false;  // the caller's stream is being captured: the launches are recorded into its CUDA graph
   unsigned long long capture_id_ = 0;  // see CudaRuntime::capture_of
   bool in_graph_ = false;              // the launches of some run were
-  bool is_stuck_ = false;              // the device may use the memory of the run for ever: it is never freed
   CUevent_st* end_ = nullptr;
   void* scratch_ = nullptr;
   std::uint32_t* error_ = nullptr;       // on the device, see DeviceStep

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "memory/stuck_devices.h"
 
 namespace tutti {
 namespace {
@@ -16,6 +17,7 @@ class DeviceMemory final : public MemorySource {
   void Free(std::byte* data) override {
     const CudaDeviceScope scope(cuda_, device_);
     const CudaOutsideCapture outside(cuda_);
+    if (IsStuck(cuda_, device_)) return;
     // An error is one of earlier work, which has failed for somebody else, or of a process that is ending.
     (void)cuda_.free(data);
   }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <latch>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -370,6 +372,41 @@ TEST(DeviceCallsTest, ARankWithoutMemoryForScratchEndsTheCallsOfAll) {
 
 TEST(DeviceCallsTest, ARankThatCannotLoadAKernelEndsTheCallsOfAll) {
   ExpectThatARankWithoutMemoryEndsTheCallsOfAll("load_kernel", "rank 1: all_reduce:ring: a kernel");
+}
+
+// A kernel of the caller's that never ends, before a call: the call ends with its error after half a minute, and so
+// does the communicator, although CUDA would free no memory of that GPU.
+TEST(DeviceCallsSlowTest, ACommunicatorEndsAlthoughItsGpuDoesNot) {
+  const CudaRuntime& cuda = FakeCuda::Table();
+  const FakeMemory memory(0, 8);
+  CUstream_st* stream = nullptr;
+  ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+  std::atomic<bool> ends = false;
+  std::atomic<bool> has_ended = false;
+  std::thread watchdog([&] {
+    const absl::Time deadline = absl::Now() + absl::Seconds(90);
+    while (!has_ended.load() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
+    EXPECT_TRUE(has_ended.load());
+    ends = true;
+    ends.notify_all();
+  });
+  RunWorld(1, OnDevices(), [&](Communicator& comm) {
+    const Buffer buffer = *comm.Allocate(8, MemoryKind::kDevice);
+    const Strategy bytegrad = *ParseStrategy("bytegrad");
+    absl::StatusOr<BoundPlan> idle = comm.Bind(bytegrad, DType::kF32, 2, 0, {.out = memory.data()});
+    ASSERT_TRUE(idle.ok()) << idle.status();
+    const auto call = [&](const CallOptions& options) {
+      return comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, options).Wait();
+    };
+    ASSERT_EQ(call({}), absl::OkStatus());
+    ASSERT_EQ(FakeCuda::Launch(stream, [&ends] { ends.wait(false); }), kCudaSuccess);
+    const absl::Status status = call({.timeout = absl::Milliseconds(1), .stream = stream});
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  });
+  has_ended = true;
+  watchdog.join();
+  EXPECT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
+  EXPECT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
 }
 
 // What NCCL does is what is chosen; what NCCL cannot do with the promised result travels by messages.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "memory/stuck_devices.h"
 
 namespace tutti {
 namespace staged {
@@ -34,10 +35,11 @@ StagedTransport::~StagedTransport() {
   const CudaRuntime& cuda = *options_.cuda;
   const CudaDeviceScope scope(cuda, options_.device);
   const CudaOutsideCapture outside(cuda);
+  const bool is_stuck = IsStuck(cuda, options_.device);
   for (std::vector<std::unique_ptr<Pipe>>* const pipes : {&sends_, &recvs_}) {
     for (std::unique_ptr<Pipe>& pipe : *pipes) {
       // The transport, or a peer, may still use slots of a message that never came back.
-      if (pipe != nullptr && pipe->under_way() > 0) static_cast<void>(pipe.release());
+      if (pipe != nullptr && (pipe->under_way() > 0 || is_stuck)) static_cast<void>(pipe.release());
     }
     pipes->clear();
   }
