@@ -190,7 +190,7 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
   if (call_->program().uses_lane) {
     call_->RefuseNextRun(std::move(placed));  // an OK status clears a refusal of Rebind
   } else if (!placed.ok()) {
-    return Work(placed);
+    return Work(on_device ? NotPlaced(std::move(placed)) : placed);
   }
   call_->AddReference();
   last_run_ = call_->Submit(options);
@@ -210,12 +210,17 @@ absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was given other memory before its last run had ended"));
   }
   if (absl::Status status = CheckBuffers(plan(), buffers); !status.ok()) return status;
-  if (absl::Status status = CheckKindOfMemory(buffers); !status.ok()) return status;
+  if (absl::Status status = CheckKindOfMemory(buffers); !status.ok()) return NotPlaced(std::move(status));
   absl::Status placed = call_->SetBuffers(buffers.in, buffers.out, buffers.state);
   // Without a run of this rank the peers would wait, so the next run is started and refused with `placed`; an OK status
   // clears an earlier refusal.
   if (placed.ok() || call_->program().uses_lane) call_->RefuseNextRun(placed);
-  return placed;
+  return call_->program().stream_order != nullptr ? NotPlaced(std::move(placed)) : placed;
+}
+
+absl::Status BoundPlan::Impl::NotPlaced(absl::Status error) const {
+  if (!error.ok()) runtime_.engine->AbortUnlessInvalid(call_->run().channel, error);
+  return error;
 }
 
 absl::Status BoundPlan::Impl::CheckKindOfMemory(const PlanBuffers& buffers) const {
@@ -270,7 +275,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const Rank rank = channel->rank();
   const int size = channel->size();
   const absl::StatusOr<bool> on_device = IsOnDevice(in, out, spec, options);
-  if (!on_device.ok()) return Work(on_device.status());
+  if (!on_device.ok()) return NotMade(on_device.status());
   BufferBytes bytes;
   const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
     bytes = pool.buffers();
@@ -299,14 +304,17 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   if (absl::Status status = call->SetBuffers(in, out, nullptr); !status.ok()) {
     if (!call->program().uses_lane) {
       call->Release();
-      // Without this call the rank's later ones would meet others of its peers.
-      if (*on_device && !absl::IsInvalidArgument(status)) runtime->engine->Abort(*channel, status);
-      return Work(status);
+      return *on_device ? NotMade(status) : Work(status);
     }
     // The peers would wait for this rank, so this rank makes the call, and all ranks hear that it cannot take part.
     call->RefuseNextRun(std::move(status));
   }
   return Work(call, call->Submit(options));
+}
+
+Work Communicator::Impl::NotMade(const absl::Status& error) const {
+  runtime->engine->AbortUnlessInvalid(*channel, error);
+  return Work(error);
 }
 
 absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule,

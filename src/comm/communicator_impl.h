@@ -50,6 +50,9 @@ class BoundPlan::Impl {
   // InvalidArgument where a plan that is bound to memory of the host would get memory of a GPU. Runs on a GPU check
   // their memory themselves.
   absl::Status CheckKindOfMemory(const PlanBuffers& buffers) const;
+  // Passes on why the next run on a GPU, or one that would get memory of a GPU, has no memory: see
+  // Engine::AbortUnlessInvalid.
+  absl::Status NotPlaced(absl::Status error) const;
 
   const Runtime& runtime_;
   Call* const call_;
@@ -100,6 +103,8 @@ class Communicator::Impl {
   // tell. Pointers to no bytes tell nothing.
   absl::StatusOr<bool> IsOnDevice(const void* in, const void* out, const CollectiveSpec& spec,
                                   const CallOptions& options) const;
+  // The Work of a call on a GPU that this rank cannot make: see Engine::AbortUnlessInvalid.
+  Work NotMade(const absl::Status& error) const;
   // Whether SendRecv may make `calls`.
   absl::Status CheckMessages(absl::Span<const NativeCall> calls, const CallOptions& options) const;
   // The communicator of a new group; `members` are in the order of the group's ranks, and this rank is among them.

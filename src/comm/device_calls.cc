@@ -129,9 +129,7 @@ Work Communicator::Impl::SendRecv(absl::Span<const NativeCall> calls, const Call
   if (status.ok()) status = call->run().SetMessages(calls);
   if (status.ok()) return Work(call, call->Submit(options));
   call->Release();
-  // As in Call.
-  if (!absl::IsInvalidArgument(status)) runtime->engine->Abort(*channel, status);
-  return Work(status);
+  return NotMade(status);
 }
 
 absl::Status Communicator::Impl::CheckMessages(absl::Span<const NativeCall> calls, const CallOptions& options) const {

@@ -453,6 +453,10 @@ void Engine::Abort(Channel& channel, const absl::Status& cause) {
   WakeThread();
 }
 
+void Engine::AbortUnlessInvalid(Channel& channel, const absl::Status& error) {
+  if (!absl::IsInvalidArgument(error)) Abort(channel, error);
+}
+
 void Engine::AbortIfOpen(Channel& channel, const absl::Status& cause) {
   ClaimDriver();
   if (std::find(channels_.begin(), channels_.end(), &channel) != channels_.end()) Fail(channel, cause);

@@ -114,6 +114,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void WakeThread();
   // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
   void Abort(Channel& channel, const absl::Status& cause);
+  // Ends all calls of `channel`, on all ranks, for want of a call on a GPU that this rank could not make because of
+  // `error`: the rank's later calls would meet others of its peers. InvalidArgument ends nothing, since the caller can
+  // call anew.
+  void AbortUnlessInvalid(Channel& channel, const absl::Status& error);
   // Ends all calls of `channel` with `cause`, unless the channel is closed: it may be gone then.
   void AbortIfOpen(Channel& channel, const absl::Status& cause);
   // Takes a number for a channel that is about to be opened; nullopt when all numbers are in use. The peers may send

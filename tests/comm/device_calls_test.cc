@@ -374,6 +374,34 @@ TEST(DeviceCallsTest, ARankThatCannotLoadAKernelEndsTheCallsOfAll) {
   ExpectThatARankWithoutMemoryEndsTheCallsOfAll("load_kernel", "rank 1: all_reduce:ring: a kernel");
 }
 
+// A GPU that has faulted answers nothing any more: the peers hear of it, and do not wait for the rank's call.
+TEST(DeviceCallsTest, ARankWhoseGpuHasFailedEndsTheCallsOfAll) {
+  for (const bool is_bound : {false, true}) {
+    RunWorld(2, OnDevices(), [&](Communicator& comm) {
+      const FakeMemory memory(comm.rank(), 8);
+      const FakeMemory other(comm.rank(), 8);
+      absl::StatusOr<BoundPlan> plan = comm.Bind({.count = 2, .in_place = true}, {.out = memory.data()});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      ASSERT_EQ(plan->Start().Wait(), absl::OkStatus());
+      comm.Barrier().Wait().IgnoreError();  // may hear of the error already
+      if (comm.rank() == 0) FakeCuda::Break(0, 700);
+      const auto begin = absl::Now();
+      const absl::Status moved = is_bound ? plan->Rebind({.out = other.data()}) : absl::OkStatus();
+      const absl::Status status =
+          !moved.ok() ? moved
+          : is_bound  ? plan->Start().Wait()
+                      : comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+      if (comm.rank() == 1) {
+        EXPECT_THAT(std::string(status.message()), HasSubstr("told by rank 0"));
+      }
+      EXPECT_EQ(comm.status().code(), absl::StatusCode::kInternal);
+      EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+      if (comm.rank() == 0) FakeCuda::Break(0, kCudaSuccess);
+    });
+  }
+}
+
 // A kernel of the caller's that never ends, before a call: the call ends with its error after half a minute, and so
 // does the communicator, although CUDA would free no memory of that GPU.
 TEST(DeviceCallsSlowTest, ACommunicatorEndsAlthoughItsGpuDoesNot) {
