@@ -93,8 +93,8 @@ class BucketExchange {
   //
   // A refused exchange is a Work that has ended at once, while peers that make the call wait for this rank until their
   // timeout: InvalidArgument for a bucket that is not set, null data, data in memory of another kind than that of
-  // Create, or a negative timeout; FailedPrecondition for a bucket that is still under way. Other errors are those of
-  // the communicator.
+  // Create, a stream of another GPU, or a negative timeout; FailedPrecondition for a bucket that is still under way.
+  // Other errors are those of the communicator.
   Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration(), void* stream = nullptr);
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are

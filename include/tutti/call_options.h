@@ -44,9 +44,10 @@ struct CallOptions {
   double factor = 1;
   // The CUDA stream (cudaStream_t) on which the input of a call on the memory of a GPU is computed: the call begins
   // once what was enqueued there before the call has ended. Null: the default stream. A call on a stream that is
-  // being captured becomes part of the CUDA graph (docs/gpus.md). Not used for calls on host memory. A call whose
-  // buffers are all null, which this rank makes without any element, is one on the memory of the GPU where a stream is
-  // given, and otherwise one on host memory.
+  // being captured becomes part of the CUDA graph (docs/gpus.md). InvalidArgument for a stream of another GPU than the
+  // communicator's; the call counts for no rank then. Not used for calls on host memory. A call whose buffers are all
+  // null, which this rank makes without any element, is one on the memory of the GPU where a stream is given, for the
+  // default stream as cudaStreamLegacy, and otherwise one on host memory.
   void* stream = nullptr;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step.
   // Collectives that meet with different numbers end with an error: on one node with InvalidArgument that names both;

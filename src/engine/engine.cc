@@ -67,7 +67,11 @@ void Engine::Submit(Call& call, const CallOptions& options) {
 }
 
 bool Engine::EnqueueAtOnce(Call& call, const CallOptions& options) {
-  call.run().OnSubmit(options);
+  if (absl::Status marked = call.run().OnSubmit(options); !marked.ok()) {
+    AbortUnlessInvalid(call.run().channel, marked);
+    call.Finish(marked);
+    return true;
+  }
   if (in_forked_child() || claims_.load() > 0 || !seat_.TryLock()) return false;
   const bool may_enqueue = queue_.empty() && failing_ == 0;
   if (may_enqueue) {

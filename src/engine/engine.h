@@ -190,7 +190,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool Advance() TUTTI_REQUIRES(seat_);
   // Enqueues the next run of `call`, which works on a stream, on this thread, so that the caller can let streams wait
   // for the run. False when another thread drives, or something else is to be done first: only the input is marked
-  // then.
+  // then. A run whose input cannot be marked ends at once with the reason, and counts for no other rank.
   bool EnqueueAtOnce(Call& call, const CallOptions& options);
   // Begins the next run of `call` on this thread, and advances it. False when another thread drives, or something else
   // is to be done: nothing has been done for `call` then.

@@ -96,8 +96,8 @@ class Run {
   virtual absl::Status SetMessages(absl::Span<const NativeCall> calls);
   // Bytes that SetBuffers has allocated and the run still holds.
   virtual std::int64_t held_bytes() const = 0;
-  // Told just before a run of a program with a stream_order is submitted.
-  virtual void OnSubmit(const CallOptions& /*options*/) {}
+  // Told just before a run of a program with a stream_order is submitted. After an error the run is not made.
+  virtual absl::Status OnSubmit(const CallOptions& /*options*/) { return absl::OkStatus(); }
   // Whether the run that was told of last becomes part of a CUDA graph, and whether any run of the call has.
   virtual bool captured() const { return false; }
   virtual bool in_graph() const { return false; }

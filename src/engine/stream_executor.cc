@@ -188,7 +188,6 @@ absl::Status StreamExecutor::Begin(StreamRun& run) {
   run.stage_ = StreamRun::Stage::kBegun;
   run.next_launch_ = 0;
   run.next_recode_ = 0;
-  if (!run.input_error_.ok()) return run.input_error_;
   ChannelOnDevice& on_device = *run.channel.on_device();
   if (on_device.graph_has_failed()) return GraphHasFailed(run);
   run.stream_ = on_device.stream();

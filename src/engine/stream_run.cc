@@ -163,23 +163,33 @@ absl::Status StreamRun::SetMessages(absl::Span<const NativeCall> calls) {
   return absl::OkStatus();
 }
 
-void StreamRun::OnSubmit(const CallOptions& options) {
-  const CudaDeviceScope scope(*device_.cuda, device_.index);  // whose default stream a null stream is
+absl::Status StreamRun::OnSubmit(const CallOptions& options) {
+  const CudaRuntime& cuda = *device_.cuda;
+  const CudaDeviceScope scope(cuda, device_.index);  // whose default stream a null stream is
   auto* const stream = static_cast<CUstream_st*>(options.stream);
   CudaCapture capture = CudaCapture::kNone;
-  CudaError error = device_.cuda->capture_of(stream, &capture, &capture_id_);
+  CudaError error = scope.error();
+  if (error == kCudaSuccess) error = cuda.capture_of(stream, &capture, &capture_id_);
+  if (error == kCudaSuccess && capture != CudaCapture::kInvalidated) error = cuda.record_event(input_ready_, stream);
   captured_ = error == kCudaSuccess && capture == CudaCapture::kActive;
   in_graph_ |= captured_;
+  if (error == kCudaSuccess && capture != CudaCapture::kInvalidated) return absl::OkStatus();
+  const std::string what = absl::StrCat("rank ", program.plan.rank, ": CallOptions::stream of ", What());
   if (capture == CudaCapture::kInvalidated) {
-    input_error_ = absl::FailedPreconditionError(
-        absl::StrCat("rank ", program.plan.rank, ": CallOptions::stream of ", What(),
-                     " is in a capture that is invalid: end it, and capture again without what made it so"));
-    return;
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, " is in a capture that is invalid: end it, and capture again without what made it so"));
   }
-  if (error == kCudaSuccess) error = device_.cuda->record_event(input_ready_, stream);
-  input_error_ = error == kCudaSuccess
-                     ? absl::OkStatus()
-                     : CudaStatus(*device_.cuda, error, absl::StrCat("CallOptions::stream of ", What()));
+  if (!IsOfStream(error)) return CudaStatus(cuda, error, what);
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " must be a stream of device ", device_.index,
+      ", the communicator's; it was made while another device was current, or does not live: ", cuda.error_text(error),
+      " (", cuda.error_name(error), ")"));
+}
+
+bool StreamRun::IsOfStream(CudaError error) const {
+  if (error != kCudaContextIsDestroyed) return error == kCudaInvalidHandle;
+  const CudaOutsideCapture outside(*device_.cuda);
+  return device_.cuda->query_event(end_) != error;
 }
 
 absl::Status StreamRun::WaitOnStream(CUstream_st* stream) {

@@ -26,8 +26,9 @@ class StreamRun final : public Run {
   // from itself, in the same order. InvalidArgument for memory that is not the device's.
   absl::Status SetMessages(absl::Span<const NativeCall> calls) override;
   std::int64_t held_bytes() const override { return program.plan.scratch_bytes; }
-  // Marks the place on the caller's stream (CallOptions::stream) after which the input is there.
-  void OnSubmit(const CallOptions& options) override;
+  // Marks the place on the caller's stream (CallOptions::stream) after which the input is there. InvalidArgument for a
+  // stream that is none of the device's.
+  absl::Status OnSubmit(const CallOptions& options) override;
   bool captured() const override { return captured_; }
   bool in_graph() const override { return in_graph_; }
   absl::Status WaitOnStream(CUstream_st* stream) override;
@@ -52,6 +53,8 @@ class StreamRun final : public Run {
   // OK where `memory` is null or of the device.
   absl::Status CheckMemory(const void* memory, absl::string_view what) const;
   std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
+  // Whether `error`, of a call of CUDA with a stream of the caller's, comes from that stream and not from the device.
+  bool IsOfStream(CudaError error) const;
   // Lists the messages of a plan that its rank has made without those of the others.
   void ListMessages();
   // The launches of a run: those of the program's order, or one with the messages that were given.
@@ -62,7 +65,6 @@ class StreamRun final : public Run {
   Stage stage_ = Stage::kQueued;
   std::size_t next_launch_ = 0;
   std::size_t next_recode_ = 0;        // in Program::recodes
-  absl::Status input_error_;           // why the place of the input could not be marked
   CUevent_st* input_ready_ = nullptr;  // on the caller's stream
   bool captured_ = false;  // the caller's stream is being captured: the launches are recorded into its CUDA graph
   unsigned long long capture_id_ = 0;  // see CudaRuntime::capture_of

@@ -209,12 +209,16 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
   // A rank without memory for staging starts the run all the same, which then ends with this error on all ranks.
   const absl::Status moved = mine.exchange->count() == 0 ? absl::OkStatus() : mine.exchange->MoveTo(data);
   if (!moved.ok() && !absl::IsResourceExhausted(moved)) return Work(moved);
-  const std::int64_t step = mine.step++;
-  step_ = std::max(step_, mine.step);
+  const std::int64_t step = mine.step;
   CallOptions call = mine.caller.Sign(Purpose::kStep, static_cast<std::uint64_t>(step) + 1, {});
   call.timeout = timeout;
   call.stream = stream;
-  return mine.exchange->LaunchShared(step, call);
+  Work started = mine.exchange->LaunchShared(step, call);
+  // Nor is the exchange of a stream that is refused counted.
+  if (!ExchangeBucket::RefusalOf(started).ok()) return started;
+  mine.step = step + 1;
+  step_ = std::max(step_, mine.step);
+  return started;
 }
 
 absl::Status BucketExchange::Impl::SetLossScale(double scale) {

@@ -83,20 +83,29 @@ Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call
         absl::StrCat("algorithm ", algorithm_, ": round ", round, " is to run in training step ", step,
                      " (from 0 on), must be in 0…", rounds_.size() - 1, ": see round_of and rounds of its record")));
   }
-  launched_ns_ = MonotonicNanos();
-  counted_ = false;
-  step_ = step;
+  const std::int64_t launched_ns = MonotonicNanos();
   CallOptions options = call;
   options.caller_drives = options.background = background_;  // the background thread does nothing but wait
   options.timed = true;
   options.draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_);
-  return rounds_[round].Start(options);
+  Work started = rounds_[round].Start(options);
+  if (!RefusalOf(started).ok()) return started;
+  launched_ns_ = launched_ns;
+  counted_ = false;
+  step_ = step;
+  return started;
 }
 
 Work ExchangeBucket::LaunchShared(std::int64_t step, const CallOptions& call) {
   Work started = Start(/*round=*/0, step, call);
-  work_ = rounds_.front().LastRun();
+  if (RefusalOf(started).ok()) work_ = rounds_.front().LastRun();
   return started;
+}
+
+absl::Status ExchangeBucket::RefusalOf(Work& started) {
+  if (!started.done()) return absl::OkStatus();
+  absl::Status status = started.Wait();
+  return absl::IsInvalidArgument(status) ? status : absl::OkStatus();
 }
 
 absl::Status ExchangeBucket::Explained(absl::Status status) const {

@@ -40,6 +40,11 @@ class ExchangeBucket {
   // Does what Launch does with the one round of a bucket of gradients, and returns the Work of the run for the caller
   // to wait for. After a run that is refused, Finish and runs() are still about the run before.
   Work LaunchShared(std::int64_t step, const CallOptions& call);
+  // Why no run was started: InvalidArgument, of this rank alone, such as a stream of another GPU; OK: one was.
+  // `started` is what LaunchShared has returned.
+  static absl::Status RefusalOf(Work& started);
+  // The same of the last Launch.
+  absl::Status Refusal() { return RefusalOf(work_); }
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan. On a GPU the stream of the memory waits, and not the caller.
   absl::Status FinishOutput(SyncStatistics& statistics);

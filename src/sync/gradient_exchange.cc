@@ -128,6 +128,9 @@ void GradientExchange::Launch(int b) {
     context_.memory->LetWait(call.stream, begin_stream_);
   }
   buckets_[b].Launch(round_, step_, call);
+  if (streams_.empty()) return;
+  // The peers would wait for this rank's part.
+  if (const absl::Status refused = buckets_[b].Refusal(); !refused.ok()) context_.communicator.Abort(refused);
 }
 
 std::vector<int> GradientExchange::MissingGradients() const {

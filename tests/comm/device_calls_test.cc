@@ -402,6 +402,58 @@ TEST(DeviceCallsTest, ARankWhoseGpuHasFailedEndsTheCallsOfAll) {
   }
 }
 
+// A stream that was made while another GPU was current.
+TEST(DeviceCallsTest, AStreamOfAnotherGpuIsRefused) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    CUstream_st* of_other = nullptr;
+    ASSERT_EQ(cuda.set_device(5), kCudaSuccess);
+    ASSERT_EQ(cuda.create_stream(&of_other), kCudaSuccess);
+    const FakeMemory memory(comm.rank(), 8);
+    CUstream_st* mine = nullptr;
+    ASSERT_EQ(cuda.create_stream(&mine), kCudaSuccess);
+    absl::StatusOr<BoundPlan> plan = comm.Bind({.count = 2, .in_place = true}, {.out = memory.data()});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const auto sum = [&](CUstream_st* stream) {
+      return comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.stream = stream});
+    };
+    std::fill_n(memory.floats(), 2, 1.0f);
+    if (comm.rank() == 0) {
+      for (const bool is_bound : {false, true}) {
+        Work refused = is_bound ? plan->Start({.stream = of_other}) : sum(of_other);
+        EXPECT_TRUE(refused.done());
+        const absl::Status status = refused.Wait();
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+        EXPECT_EQ(refused.WaitOnStream(mine), status);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("CallOptions::stream of all_reduce"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr("must be a stream of device 0, the communicator's"));
+      }
+    }
+    // The calls that were refused count for nobody.
+    EXPECT_EQ(sum(mine).Wait(), absl::OkStatus());
+    EXPECT_EQ(plan->Start({.stream = mine}).Wait(), absl::OkStatus());
+    EXPECT_EQ(memory.floats()[1], 4.0f);
+    ASSERT_EQ(cuda.destroy_stream(mine), kCudaSuccess);
+    ASSERT_EQ(cuda.destroy_stream(of_other), kCudaSuccess);
+  });
+}
+
+// A stream that was destroyed may be one of a context that CUDA does not know; the GPU itself works on.
+TEST(DeviceCallsTest, AStreamThatDoesNotLiveIsToldFromAGpuThatHasFailed) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(0, 8);
+    absl::StatusOr<BoundPlan> plan = comm.Bind({.count = 2, .in_place = true}, {.out = memory.data()});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    FakeCuda::FailNext("record_event", kCudaContextIsDestroyed);
+    EXPECT_EQ(plan->Start().Wait().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(comm.status(), absl::OkStatus());
+    FakeCuda::Break(0, kCudaContextIsDestroyed);
+    EXPECT_EQ(plan->Start().Wait().code(), absl::StatusCode::kInternal);
+    EXPECT_FALSE(comm.status().ok());
+    FakeCuda::Break(0, kCudaSuccess);
+  });
+}
+
 // A kernel of the caller's that never ends, before a call: the call ends with its error after half a minute, and so
 // does the communicator, although CUDA would free no memory of that GPU.
 TEST(DeviceCallsSlowTest, ACommunicatorEndsAlthoughItsGpuDoesNot) {

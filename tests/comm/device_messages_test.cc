@@ -79,9 +79,9 @@ TEST(DeviceMessagesTest, AllToAllVOfEveryWorld) {
 // A rank without any element has no buffers: its stream says that the call is one of the GPU's.
 TEST(DeviceMessagesTest, ARankWithoutElementsTakesPart) {
   RunWorld(3, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 32);
     CUstream_st* stream = nullptr;
     ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
-    const FakeMemory memory(comm.rank(), 32);
     memory.floats()[0] = static_cast<float>(comm.rank() + 1);
     std::vector<std::int64_t> counts(3, 0);
     if (comm.rank() < 2) counts[static_cast<std::size_t>(1 - comm.rank())] = 1;

@@ -33,7 +33,7 @@ TEST(StreamPollsTest, OnlyTheOldestRunOfAStreamIsAskedFor) {
   for (int i = 0; i < kRuns; ++i) {
     Call* const call = calls.emplace_back(Call::Create(programs[0], channel));
     ASSERT_EQ(call->SetBuffers(nullptr, memory.data(), nullptr), absl::OkStatus());
-    call->run().OnSubmit({.stream = stream});
+    ASSERT_EQ(call->run().OnSubmit({.stream = stream}), absl::OkStatus());
     call->KeepForEngine();
     executor.Add(call->run());
   }

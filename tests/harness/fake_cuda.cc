@@ -18,7 +18,6 @@ namespace {
 
 constexpr CudaError kInvalidValue = 1;
 constexpr CudaError kInvalidDevice = 101;
-constexpr CudaError kInvalidHandle = 400;
 constexpr CudaError kCaptureUnsupported = 900;
 constexpr CudaError kCaptureInvalidated = 901;
 constexpr CudaError kCaptureMerge = 902;
@@ -32,13 +31,17 @@ struct Block {
   CudaPointer pointer;
 };
 
+struct Event {
+  int device = 0;                    // that was current when the event was made
+  std::shared_ptr<FakeRecord> last;  // record; null: none
+};
+
 // One for the process. Never destroyed: threads of streams may outlive main.
 struct State {
   Mutex mutex;
   std::map<CUstream_st*, std::shared_ptr<FakeStream>> streams TUTTI_GUARDED_BY(mutex);
   std::shared_ptr<FakeStream> default_streams[kFakeDevices] TUTTI_GUARDED_BY(mutex);
-  // The last record of each event; null: none.
-  std::map<CUevent_st*, std::shared_ptr<FakeRecord>> events TUTTI_GUARDED_BY(mutex);
+  std::map<CUevent_st*, Event> events TUTTI_GUARDED_BY(mutex);
   std::uintptr_t event_handles TUTTI_GUARDED_BY(mutex) = 0;
   std::map<const std::byte*, Block> blocks TUTTI_GUARDED_BY(mutex);
   std::map<std::string, CudaError, std::less<>> failures TUTTI_GUARDED_BY(mutex);
@@ -123,7 +126,7 @@ CudaError Enqueue(absl::string_view function, std::int64_t FakeCudaCounts::*kind
                   std::function<void()> work) {
   if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  if (stream == nullptr) return kCudaInvalidHandle;
   Count(kind);
   stream->Push(std::move(work));
   return kCudaSuccess;
@@ -192,7 +195,7 @@ CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
 
 CudaError FreeAsync(void* data, CUstream_st* handle) {
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  if (stream == nullptr) return kCudaInvalidHandle;
   if (data == nullptr) return kCudaSuccess;
   if (Forget(data, CudaPointer::Kind::kDevice) < 0) return kInvalidValue;
   stream->Push([data] { std::free(data); });
@@ -226,7 +229,7 @@ CudaError CreateStream(CUstream_st** handle) {
 
 CudaError DestroyStream(CUstream_st* handle) {
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (handle == nullptr || stream == nullptr) return kInvalidHandle;
+  if (handle == nullptr || stream == nullptr) return kCudaInvalidHandle;
   stream->Close();
   State& state = TheState();
   MutexLock lock(state.mutex);
@@ -238,7 +241,7 @@ CudaError QueryStream(CUstream_st* handle) {
   if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure("query_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  if (stream == nullptr) return kCudaInvalidHandle;
   if (stream->capture() != nullptr) return kCaptureUnsupported;
   Count(&FakeCudaCounts::queries);
   return stream->idle() ? kCudaSuccess : kCudaNotReady;
@@ -247,7 +250,7 @@ CudaError QueryStream(CUstream_st* handle) {
 CudaError SynchronizeStream(CUstream_st* handle) {
   if (const CudaError error = Failure("synchronize_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  if (stream == nullptr) return kCudaInvalidHandle;
   if (stream->capture() != nullptr) return kCaptureUnsupported;
   Count(&FakeCudaCounts::synchronizations);
   stream->Drain();
@@ -256,7 +259,7 @@ CudaError SynchronizeStream(CUstream_st* handle) {
 
 CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture, unsigned long long* id) {
   const std::shared_ptr<FakeStream> stream = Find(handle);
-  if (stream == nullptr) return kInvalidHandle;
+  if (stream == nullptr) return kCudaInvalidHandle;
   const std::shared_ptr<FakeCapture> found = stream->capture();
   const bool invalid = found != nullptr && invalidated_on[stream->device()];
   *capture = invalid ? CudaCapture::kInvalidated : found != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
@@ -271,7 +274,7 @@ CudaError CreateEvent(CUevent_st** handle) {
   MutexLock lock(state.mutex);
   ++state.counts.events;
   *handle = reinterpret_cast<CUevent_st*>(++state.event_handles);
-  state.events[*handle] = nullptr;
+  state.events[*handle] = {current.device, nullptr};
   return kCudaSuccess;
 }
 
@@ -279,7 +282,7 @@ CudaError DestroyEvent(CUevent_st* handle) {
   UseContext();
   State& state = TheState();
   MutexLock lock(state.mutex);
-  return state.events.erase(handle) == 1 ? kCudaSuccess : kInvalidHandle;
+  return state.events.erase(handle) == 1 ? kCudaSuccess : kCudaInvalidHandle;
 }
 
 // Sets `record` to the event's last record so far, perhaps null. False when there is no such event.
@@ -288,20 +291,23 @@ bool Find(CUevent_st* handle, std::shared_ptr<FakeRecord>& record) {
   MutexLock lock(state.mutex);
   const auto found = state.events.find(handle);
   if (found == state.events.end()) return false;
-  record = found->second;
+  record = found->second.last;
   return true;
 }
 
 CudaError RecordEvent(CUevent_st* handle, CUstream_st* stream) {
   State& state = TheState();
   const auto record = std::make_shared<FakeRecord>();
+  int device = 0;
   {
     MutexLock lock(state.mutex);
-    if (!state.events.contains(handle)) return kInvalidHandle;
+    const auto found = state.events.find(handle);
+    if (found == state.events.end()) return kCudaInvalidHandle;
+    device = found->second.device;
   }
   if (const CudaError error = Failure("record_event"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> on = Find(stream);
-  if (on == nullptr) return kInvalidHandle;
+  if (on == nullptr || on->device() != device) return kCudaInvalidHandle;
   Count(&FakeCudaCounts::records);
   record->capture = on->capture();
   if (record->capture != nullptr) {
@@ -311,7 +317,7 @@ CudaError RecordEvent(CUevent_st* handle, CUstream_st* stream) {
     on->Push([record] { record->Reach(); });
   }
   MutexLock lock(state.mutex);
-  state.events[handle] = record;
+  state.events[handle].last = record;
   return kCudaSuccess;
 }
 
@@ -319,7 +325,7 @@ CudaError QueryEvent(CUevent_st* handle) {
   if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure("query_event"); error != kCudaSuccess) return error;
   std::shared_ptr<FakeRecord> record;
-  if (!Find(handle, record)) return kInvalidHandle;
+  if (!Find(handle, record)) return kCudaInvalidHandle;
   if (record != nullptr && record->capture != nullptr) return kCapturedEvent;
   Count(&FakeCudaCounts::queries);
   return record == nullptr || record->reached() ? kCudaSuccess : kCudaNotReady;
@@ -327,9 +333,9 @@ CudaError QueryEvent(CUevent_st* handle) {
 
 CudaError WaitEvent(CUstream_st* stream, CUevent_st* handle) {
   std::shared_ptr<FakeRecord> record;
-  if (!Find(handle, record)) return kInvalidHandle;
+  if (!Find(handle, record)) return kCudaInvalidHandle;
   const std::shared_ptr<FakeStream> on = Find(stream);
-  if (on == nullptr) return kInvalidHandle;
+  if (on == nullptr) return kCudaInvalidHandle;
   const std::shared_ptr<FakeCapture> mine = on->capture();
   if (record != nullptr && record->capture != nullptr) {
     if (mine != nullptr && mine != record->capture) return kCaptureMerge;
@@ -397,7 +403,7 @@ const char* ErrorName(CudaError error) {
       return "cudaErrorInsufficientDriver";
     case kCudaNoDevice:
       return "cudaErrorNoDevice";
-    case kInvalidHandle:
+    case kCudaInvalidHandle:
       return "cudaErrorInvalidResourceHandle";
     case kCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
@@ -432,7 +438,8 @@ CudaRuntime MakeTable() {
       .free = [](void* data) { return Free("free", data, Kind::kDevice); },
       .allocate_async =
           [](void** data, std::size_t bytes, CUstream_st* stream) {
-            return Find(stream) == nullptr ? kInvalidHandle : Allocate("allocate_async", data, bytes, Kind::kDevice);
+            return Find(stream) == nullptr ? kCudaInvalidHandle
+                                           : Allocate("allocate_async", data, bytes, Kind::kDevice);
           },
       .free_async = FreeAsync,
       .allocate_pinned = [](void** data,

@@ -37,8 +37,9 @@ struct FakeCudaCounts {
 
 class FakeCuda {
  public:
-  // Memory of devices is host memory, so tests read and write it directly, at times when no stream uses it. New memory
-  // is full of 0xCD, and freed memory is given back in the order of its stream.
+  // An event is recorded on streams of its own device alone (400), and waited for on all. Memory of devices is host
+  // memory, so tests read and write it directly, at times when no stream uses it. New memory is full of 0xCD, and freed
+  // memory is given back in the order of its stream.
   static const CudaRuntime& Table();
 
   // Enqueues `kernel` as one launch. cudaErrorInvalidResourceHandle (400) for a stream that does not live.

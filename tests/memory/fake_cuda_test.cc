@@ -219,6 +219,19 @@ TEST_F(FakeCudaTest, WhatBelongsToNoCaptureInvalidatesIt) {
   EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
 }
 
+TEST_F(FakeCudaTest, AnEventIsRecordedOnItsOwnDeviceAlone) {
+  CUevent_st* event = NewEvent();
+  ASSERT_EQ(cuda_.set_device(1), kCudaSuccess);
+  CUstream_st* other = NewStream();
+  EXPECT_EQ(cuda_.record_event(event, other), kCudaInvalidHandle);
+  EXPECT_EQ(cuda_.record_event(event, nullptr), kCudaInvalidHandle);
+  EXPECT_EQ(cuda_.wait_event(other, event), kCudaSuccess);
+  ASSERT_EQ(cuda_.set_device(0), kCudaSuccess);
+  EXPECT_EQ(cuda_.record_event(event, nullptr), kCudaSuccess);
+  EXPECT_EQ(cuda_.record_event(event, FakeCuda::LegacyStream()), kCudaSuccess);
+  EXPECT_EQ(cuda_.destroy_event(event), kCudaSuccess);
+}
+
 TEST_F(FakeCudaTest, AStreamThatWaitsForACaptureJoinsIt) {
   CUstream_st* stream = NewStream();
   CUstream_st* other = NewStream();

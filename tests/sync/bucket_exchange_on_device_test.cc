@@ -128,6 +128,28 @@ TEST(BucketExchangeOnDevice, ACopyThatFailsEndsThePeers) {
   });
 }
 
+// Such an exchange counts for no rank, and its residuals stay.
+TEST(BucketExchangeOnDevice, AStreamOfAnotherGpuIsRefused) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    const Buffer bucket = *world.Allocate(400, MemoryKind::kDevice);
+    const auto exchange = MakeBucketExchange(world, "bytegrad:error_feedback=true", MemoryKind::kDevice);
+    ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"w", 100}}}, bucket.data()), absl::OkStatus());
+    ASSERT_EQ(exchange->Exchange(0, bucket.data()).Wait(), absl::OkStatus());
+    if (world.rank() == 0) {
+      CUstream_st* of_other = nullptr;
+      ASSERT_EQ(FakeCuda::Table().set_device(7), kCudaSuccess);
+      ASSERT_EQ(FakeCuda::Table().create_stream(&of_other), kCudaSuccess);
+      const absl::Status status = exchange->Exchange(0, bucket.data(), absl::ZeroDuration(), of_other).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_EQ(FakeCuda::Table().destroy_stream(of_other), kCudaSuccess);
+    }
+    EXPECT_EQ(exchange->step(), 1);
+    EXPECT_TRUE(exchange->SaveState().ok());
+    EXPECT_EQ(exchange->Exchange(0, bucket.data()).Wait(), absl::OkStatus());
+    EXPECT_EQ(exchange->step(), 2);
+  });
+}
+
 TEST(BucketExchangeOnDevice, BucketsOfTheHostMoveToNoGpu) {
   RunWorld(2, OnDevices(), [](Communicator& world) {
     const auto exchange = MakeBucketExchange(world, "gradient_allreduce");

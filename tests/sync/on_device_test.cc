@@ -283,6 +283,27 @@ TEST(OnDevice, AnErrorOfCudaEndsTheStepOnAllRanks) {
   });
 }
 
+// The peers would wait for the buckets of a rank that computes on a stream of another GPU.
+TEST(OnDevice, AStreamOfAnotherGpuEndsTheStepOnAllRanks) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    DeviceTraining training(world, "bytegrad", MemoryKind::kDevice);
+    absl::Status status = training.Step();  // may hear of the error already
+    CUstream_st* of_other = nullptr;
+    ASSERT_EQ(FakeCuda::Table().set_device(7), kCudaSuccess);
+    ASSERT_EQ(FakeCuda::Table().create_stream(&of_other), kCudaSuccess);
+    ASSERT_EQ(FakeCuda::Table().set_device(world.rank()), kCudaSuccess);
+    if (world.rank() == 1) training.synchronizer->SetStream(of_other);
+    const absl::Time begin = absl::Now();
+    for (int step = 0; step < 3 && status.ok(); ++step) status = training.Step();
+    status.Update(world.status());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("must be a stream of device 1"));
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+    EXPECT_EQ(FakeCuda::Table().synchronize_stream(of_other), kCudaSuccess);
+    EXPECT_EQ(FakeCuda::Table().destroy_stream(of_other), kCudaSuccess);
+  });
+}
+
 // With async, too, whose rounds have a communicator of their own.
 TEST(OnDevice, AnErrorOfCudaEndsTheRoundsOfAsync) {
   RunWorld(2, OnDevices(), [](Communicator& world) {
