@@ -71,6 +71,7 @@ absl::Status CopyMemory(void* to, const void* from, std::int64_t bytes) {
   const absl::StatusOr<int> device = DeviceOfCopy(**cuda, to, from);
   if (!device.ok()) return device.status();
   const CudaDeviceScope scope(**cuda, *device);
+  const CudaOutsideCapture outside(**cuda);
   CudaError error = scope.error();
   if (error == kCudaSuccess) error = (*cuda)->copy_async(to, from, static_cast<std::size_t>(bytes), nullptr);
   if (error == kCudaSuccess) error = (*cuda)->synchronize_stream(nullptr);

@@ -103,8 +103,8 @@ struct CudaRuntime {
   CudaError (*synchronize_stream)(CUstream_st* stream) = nullptr;
   // And the number of that capture among all of the process; 0: none.
   CudaError (*capture_of)(CUstream_st* stream, CudaCapture* capture, unsigned long long* id) = nullptr;
-  // Sets the mode of the calling thread, a cudaStreamCaptureMode: in kCudaCaptureRelaxed the thread may query and
-  // allocate while a stream is captured. Returns the former mode in the same place.
+  // Sets the mode of the calling thread, a cudaStreamCaptureMode: in kCudaCaptureRelaxed the thread may query,
+  // synchronize and allocate while a stream is captured. Returns the former mode in the same place.
   CudaError (*exchange_capture_mode)(int* mode) = nullptr;
 
   // An event without times. One that was never recorded counts as ended.
@@ -139,7 +139,7 @@ class CudaDeviceScope {
   CudaError error_ = kCudaSuccess;
 };
 
-// Lets the calling thread query and allocate although a stream may be captured meanwhile.
+// Lets the calling thread query, synchronize and allocate although a stream may be captured meanwhile.
 class CudaOutsideCapture {
  public:
   explicit CudaOutsideCapture(const CudaRuntime& cuda) : cuda_(cuda) { cuda_.exchange_capture_mode(&mode_); }

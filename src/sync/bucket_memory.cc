@@ -119,6 +119,7 @@ class MemoryOnDevice final : public BucketMemory {
     // The first who writes to the memory may do so on a stream that waits for none of this class.
     Zero(buffer->data(), bytes);
     const CudaDeviceScope scope(cuda_, device_);
+    const CudaOutsideCapture outside(cuda_);
     const CudaError error = cuda_.synchronize_stream(stream_);
     if (error != kCudaSuccess) return CudaStatus(cuda_, error, absl::StrCat("zeroing ", bytes, " bytes"));
     return buffer;
@@ -179,6 +180,7 @@ class MemoryOnDevice final : public BucketMemory {
   absl::Status Transfer(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return absl::OkStatus();
     const CudaDeviceScope scope(cuda_, device_);
+    const CudaOutsideCapture outside(cuda_);
     CudaError error = cuda_.copy_async(to, from, static_cast<std::size_t>(bytes), stream_);
     if (error == kCudaSuccess) error = cuda_.synchronize_stream(stream_);
     absl::Status copied =

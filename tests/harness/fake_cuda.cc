@@ -248,6 +248,7 @@ CudaError QueryStream(CUstream_st* handle) {
 }
 
 CudaError SynchronizeStream(CUstream_st* handle) {
+  if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure("synchronize_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kCudaInvalidHandle;

@@ -66,10 +66,10 @@ class FakeCuda {
   // Between the two calls what is enqueued on `stream` is recorded and not performed, and so is what is enqueued on
   // streams that have waited for an event of the capture. Errors are to query or synchronize such a stream (900); to
   // query an event that was recorded there (907); to wait for an event from outside (905); two captures that meet
-  // (902); and what a thread queries, allocates or frees while a stream of its current device is captured, unless the
-  // thread's mode is kCudaCaptureRelaxed (900, and EndCapture returns 901): a device stands for a process of its own.
-  // EndCapture is an error (904) when such a stream has something left that no stream waits for. The graph performs its
-  // entries in the order in which they were recorded.
+  // (902); and what a thread queries, synchronizes, allocates or frees while a stream of its current device is
+  // captured, unless the thread's mode is kCudaCaptureRelaxed (900, and EndCapture returns 901): a device stands for a
+  // process of its own. EndCapture is an error (904) when such a stream has something left that no stream waits for.
+  // The graph performs its entries in the order in which they were recorded.
   static void BeginCapture(CUstream_st* stream);
   static CudaError EndCapture(CUstream_st* stream, FakeGraph* graph);
   static bool IsCaptured(CUstream_st* stream);

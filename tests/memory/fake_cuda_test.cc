@@ -190,9 +190,9 @@ TEST_F(FakeCudaTest, ACapturedStreamRecordsAndAGraphRepeats) {
   EXPECT_EQ(cuda_.capture_of(stream, &capture, &id), kCudaSuccess);
   EXPECT_NE(id, 0u);
   EXPECT_EQ(capture, CudaCapture::kActive);
-  EXPECT_NE(cuda_.synchronize_stream(stream), kCudaSuccess);
   {
     const CudaOutsideCapture outside(cuda_);
+    EXPECT_NE(cuda_.synchronize_stream(stream), kCudaSuccess);
     EXPECT_NE(cuda_.query_stream(stream), kCudaSuccess);
   }
   FakeGraph graph;
@@ -207,14 +207,19 @@ TEST_F(FakeCudaTest, ACapturedStreamRecordsAndAGraphRepeats) {
 TEST_F(FakeCudaTest, WhatBelongsToNoCaptureInvalidatesIt) {
   CUstream_st* stream = NewStream();
   CUevent_st* event = NewEvent();
+  CUstream_st* other = NewStream();
   FakeGraph graph;
   FakeCuda::BeginCapture(stream);
   EXPECT_EQ(cuda_.query_event(event), 900);
   EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), 901);
   FakeCuda::BeginCapture(stream);
+  EXPECT_EQ(cuda_.synchronize_stream(other), 900);
+  EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), 901);
+  FakeCuda::BeginCapture(stream);
   {
     const CudaOutsideCapture outside(cuda_);
     EXPECT_EQ(cuda_.query_event(event), kCudaSuccess);
+    EXPECT_EQ(cuda_.synchronize_stream(other), kCudaSuccess);
   }
   EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
 }

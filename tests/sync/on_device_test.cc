@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "tests/sync/device_training.h"
 #include "tutti/bucket_exchange.h"
+#include "tutti/devices.h"
 
 namespace tutti {
 namespace {
@@ -301,6 +302,26 @@ TEST(OnDevice, AStreamOfAnotherGpuEndsTheStepOnAllRanks) {
     EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
     EXPECT_EQ(FakeCuda::Table().synchronize_stream(of_other), kCudaSuccess);
     EXPECT_EQ(FakeCuda::Table().destroy_stream(of_other), kCudaSuccess);
+  });
+}
+
+// Another thread captures a graph of the model meanwhile.
+TEST(OnDevice, MemoryIsMadeAndReadDuringACapture) {
+  RunWorld(1, OnDevices(), [](Communicator& world) {
+    CUstream_st* stream = nullptr;
+    ASSERT_EQ(FakeCuda::Table().set_device(0), kCudaSuccess);
+    ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
+    FakeCuda::BeginCapture(stream);
+    const absl::StatusOr<std::unique_ptr<Synchronizer>> made =
+        Synchronizer::Create(world, {{.name = "a", .count = 8, .shape = "8"}},
+                             {.strategy = "bytegrad:error_feedback=true", .memory = MemoryKind::kDevice});
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_TRUE((*made)->SaveState().size() > 0);
+    float value = 0;
+    EXPECT_EQ(CopyMemory(&value, (*made)->GradientView(0).get(), 4), absl::OkStatus());
+    FakeGraph graph;
+    EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
+    EXPECT_EQ(FakeCuda::Table().destroy_stream(stream), kCudaSuccess);
   });
 }
 
