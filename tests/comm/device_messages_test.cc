@@ -98,6 +98,25 @@ TEST(DeviceMessagesTest, ARankWithoutElementsTakesPart) {
   });
 }
 
+// The default stream has a name for a rank without any element, whose peers name none.
+TEST(DeviceMessagesTest, ARankWithoutElementsTakesPartOnTheDefaultStream) {
+  RunWorld(3, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    memory.floats()[0] = static_cast<float>(comm.rank() + 1);
+    std::vector<std::int64_t> counts(3, 0);
+    if (comm.rank() < 2) counts[static_cast<std::size_t>(1 - comm.rank())] = 1;
+    const bool has_elements = comm.rank() < 2;
+    const absl::Status status =
+        comm.AllToAllV(has_elements ? memory.data() : nullptr, counts, has_elements ? memory.data() + 4 : nullptr,
+                       counts, DType::kF32, {.stream = has_elements ? nullptr : FakeCuda::LegacyStream()})
+            .Wait();
+    EXPECT_EQ(status, absl::OkStatus());
+    if (has_elements) {
+      EXPECT_EQ(memory.floats()[1], static_cast<float>(2 - comm.rank()));
+    }
+  });
+}
+
 // Send and Recv in a ring, which calls on streams come through in turn; messages of two ranks keep their order, and
 // those without elements are none.
 TEST(DeviceMessagesTest, MessagesGoRound) {

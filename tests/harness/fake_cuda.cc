@@ -113,7 +113,7 @@ std::shared_ptr<FakeStream> Find(CUstream_st* handle) {
   UseContext();
   State& state = TheState();
   MutexLock lock(state.mutex);
-  if (handle == nullptr) {
+  if (handle == nullptr || handle == FakeCuda::LegacyStream()) {
     std::shared_ptr<FakeStream>& stream = state.default_streams[current.device];
     if (stream == nullptr) stream = FakeStream::Make(current.device);
     return stream;

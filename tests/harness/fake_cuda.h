@@ -42,6 +42,9 @@ class FakeCuda {
   // memory is given back in the order of its stream.
   static const CudaRuntime& Table();
 
+  // cudaStreamLegacy, another name of the default stream of the current device.
+  static CUstream_st* LegacyStream() { return reinterpret_cast<CUstream_st*>(1); }
+
   // Enqueues `kernel` as one launch. cudaErrorInvalidResourceHandle (400) for a stream that does not live.
   static CudaError Launch(CUstream_st* stream, std::function<void()> kernel);
   // The same for a launch of NCCL, which may block until the peers' launches run.
