@@ -3,8 +3,8 @@
 # error, with OFF nvcc is not looked for. Afterwards TUTTI_WITH_CUDA says whether the build has them; sources of `tutti`
 # see a macro of this name.
 #
-# nvcc, of CUDA 12 or newer, is the one of the environment variable CUDACXX or of CMAKE_CUDA_COMPILER, otherwise the one
-# in PATH, CUDA_HOME or /usr/local/cuda. Kernels are compiled for sm_80 and sm_90 and as PTX, which newer GPUs compile
+# nvcc, of CUDA 12.1 or newer, is the one of the environment variable CUDACXX or of CMAKE_CUDA_COMPILER, otherwise the
+# one in PATH, CUDA_HOME or /usr/local/cuda. Kernels are compiled for sm_80 and sm_90 and as PTX, which newer GPUs compile
 # when they load it (CMAKE_CUDA_ARCHITECTURES chooses others).
 set(TUTTI_CUDA AUTO CACHE STRING "Build what runs on GPUs: ON, OFF, or AUTO (when nvcc is found)")
 set(TUTTI_WITH_CUDA OFF)
@@ -40,8 +40,9 @@ toolkit, or set CUDACXX to its nvcc")
 endif()
 execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE version ERROR_QUIET)
 string(REGEX MATCH "release ([0-9.]+)" version "${version}")
-if(version AND CMAKE_MATCH_1 VERSION_LESS 12)
-  tutti_without_cuda("no nvcc of CUDA 12 or newer, which have C++20: ${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_MATCH_1}. \
+if(version AND CMAKE_MATCH_1 VERSION_LESS 12.1)
+  tutti_without_cuda("no nvcc of CUDA 12.1 or newer, whose kernels take more than 4 KB of parameters: \
+${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_MATCH_1}. \
 Install a newer CUDA toolkit, or set CUDACXX to its nvcc")
 endif()
 

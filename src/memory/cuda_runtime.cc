@@ -5,6 +5,10 @@
 namespace tutti {
 namespace {
 
+// The oldest driver whose kernels take more than 4 KB of parameters, as those of codecs do (R530). A build of CUDA 12.1
+// or newer starts on older ones, too.
+constexpr int kOldestDriver = 12010;
+
 // Why kCudaNoDriver came, from the versions: version 0 is no driver at all.
 absl::Status WithoutDriver(const CudaRuntime& cuda) {
   int driver = 0;
@@ -52,6 +56,12 @@ absl::StatusOr<const CudaRuntime*> Usable(const CudaRuntime* cuda) {
         "no GPU: the NVIDIA driver finds no device; is one there, and does CUDA_VISIBLE_DEVICES name it?");
   }
   if (error != kCudaSuccess) return CudaStatus(*cuda, error, "no GPU");
+  int driver = 0;
+  if (cuda->driver_version(&driver) == kCudaSuccess && driver < kOldestDriver) {
+    return absl::NotFoundError(absl::StrCat("no GPU: the NVIDIA driver serves CUDA ", CudaVersionText(driver),
+                                            ", and Tutti's kernels need ", CudaVersionText(kOldestDriver),
+                                            " or newer; update the driver"));
+  }
   return cuda;
 }
 

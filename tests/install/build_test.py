@@ -4,6 +4,7 @@
     build_test.py FOLDER COMPILER      (FOLDER is where builds are configured)
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -82,13 +83,16 @@ class Build(unittest.TestCase):
     def test_an_nvcc_that_is_too_old_is_left_alone_where_none_is_asked_for(self):
         with tempfile.TemporaryDirectory() as place:
             nvcc = pathlib.Path(place) / "nvcc"
-            nvcc.write_text("#!/bin/sh\necho Cuda compilation tools, release 11.8, V11.8.89\n", encoding="utf-8")
-            nvcc.chmod(0o755)
-            for cuda in ("AUTO", "ON"):
+            # The second one is that of Ubuntu 24.04.
+            for version, cuda in itertools.product(("11.8", "12.0"), ("AUTO", "ON")):
+                nvcc.write_text(f"#!/bin/sh\necho Cuda compilation tools, release {version}, V{version}.89\n",
+                                encoding="utf-8")
+                nvcc.chmod(0o755)
                 _, made = configure("old_nvcc", f"-DTUTTI_CUDA={cuda}", f"-DCMAKE_CUDA_COMPILER={nvcc}")
                 said = re.sub(r"\s+", " ", made.stdout + made.stderr)
                 self.assertEqual(made.returncode == 0, cuda == "AUTO", said)
-                self.assertIn(f"no nvcc of CUDA 12 or newer, which have C++20: {nvcc} is of CUDA 11.8", said)
+                self.assertIn("no nvcc of CUDA 12.1 or newer, whose kernels take more than 4 KB of parameters: "
+                              f"{nvcc} is of CUDA {version}", said)
                 self.assertEqual("Building without CUDA" in said, cuda == "AUTO", said)
 
     def test_without_ucx_no_test_has_ranks_that_are_processes(self):

@@ -47,6 +47,8 @@ TEST(CudaRuntimeTest, SaysWhyThereIsNoGpu) {
   ExpectNoGpu(&without_driver, absl::StatusCode::kNotFound, "no NVIDIA driver");
   const CudaRuntime old_driver = Machine<kCudaNoDriver, 0, 12040>();
   ExpectNoGpu(&old_driver, absl::StatusCode::kNotFound, "serves CUDA 12.4, and Tutti was built with CUDA 13.0");
+  const CudaRuntime older_than_the_kernels = Machine<kCudaSuccess, 1, 12000>();
+  ExpectNoGpu(&older_than_the_kernels, absl::StatusCode::kNotFound, "serves CUDA 12.0, and Tutti's kernels need 12.1");
   const CudaRuntime without_device = Machine<kCudaNoDevice, 0, 13000>();
   ExpectNoGpu(&without_device, absl::StatusCode::kNotFound, "CUDA_VISIBLE_DEVICES");
   const CudaRuntime empty = Machine<kCudaSuccess, 0, 13000>();
@@ -118,7 +120,7 @@ TEST(CudaRuntimeTest, TheLinkedRuntimeAnswersOnEveryMachine) {
   if (const CudaRuntime* linked = LinkedCuda()) {
     int version = 0;
     EXPECT_EQ(linked->runtime_version(&version), kCudaSuccess);
-    EXPECT_GE(version, 12000);
+    EXPECT_GE(version, 12010);
     EXPECT_STREQ(linked->error_name(kCudaNoDevice), "cudaErrorNoDevice");
   }
 }
