@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/exactly.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/flags.h"
 
@@ -84,7 +85,7 @@ std::string CommandOf(const HostRanks& one, int first, int size, const std::stri
   if (options.tag_output) words.push_back("--tag-output");
   if (options.bind) words.push_back("--bind");
   if (options.grace != LaunchOptions().grace) {
-    words.insert(words.end(), {"--grace", absl::StrCat(absl::ToDoubleSeconds(options.grace))});
+    words.insert(words.end(), {"--grace", Exactly(absl::ToDoubleSeconds(options.grace))});
   }
   words.insert(words.end(), {"--", "sh", "-c", script, "sh"});
   words.insert(words.end(), options.command.begin(), options.command.end());

@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -107,6 +108,7 @@ void Job::PassOnSignals() {
     SignalAll(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2) continue;
     if (ended_by_ == 0) ended_by_ = signal;
+    ending_.push_back(signal);
     EndBy(NanosIn(options_.grace));
   }
 }
@@ -127,7 +129,8 @@ void Job::Ended(RankProcess& process, int wait_status) {
   store_.RankHasEnded(process.rank);
   const int code = ExitCodeOf(wait_status);
   const bool are_told = ended_by_ != 0;  // the ranks, to end
-  if (code == 0 || first_failure_ || (are_told && code == 128 + ended_by_)) return;
+  const bool as_told = absl::c_any_of(ending_, [code](int signal) { return code == 128 + signal; });
+  if (code == 0 || first_failure_ || as_told) return;
   first_failure_ = code;
   const bool alone = running_ == 0 && std::ssize(ranks_) == options_.ranks;
   Report(absl::StrCat("rank ", process.rank, " ", DescribeEnd(wait_status),
@@ -146,6 +149,7 @@ void Job::KillTheLate() {
   }
   Report(absl::StrCat("killing the ranks that did not end within ", absl::FormatDuration(options_.grace), ": ", late));
   SignalAll(SIGKILL);
+  if (ended_by_ != 0) ending_.push_back(SIGKILL);
   kill_at_ns_ = kNeverNanos;
 }
 

@@ -42,9 +42,9 @@ struct LaunchOptions {
 //
 // Signals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the ranks and their process groups. One of the
 // first three ends the job: ranks that still run after `grace` are killed, as is what ranks leave behind, and the
-// status is 128 + the signal's number, unless a rank fails in another way than by this signal. Such a failure is
-// reported, and the other ranks keep their `grace`. When this process is killed, also while it starts ranks, the ranks
-// and all that they have started are killed.
+// status is 128 + the signal's number, unless a rank fails in another way than by the signals that it has got. Such a
+// failure is reported, and the other ranks keep their `grace`. When this process is killed, also while it starts ranks,
+// the ranks and all that they have started are killed.
 //
 // Output with tag_output: nothing is lost because a reader is slow. A rank that writes faster than it is read waits in
 // its write, as without tags; the other ranks, signals and the news of a rank's death do not wait. Once the ranks have

@@ -197,6 +197,23 @@ TEST(LaunchTest, ARankThatEndsAsASignalToldItLeavesTheOthersTheirTime) {
   EXPECT_EQ(fails.Count("ending the others"), 0) << fails.text;
 }
 
+// A rank that this launcher has killed, or that another signal has ended which went to all ranks, has not failed.
+TEST(LaunchTest, AJobThatASignalEndsHasThatSignalsStatusWhateverEndsItsRanks) {
+  const std::string deaf = absl::StrCat("if [ $TUTTI_RANK = 0 ]; then trap '' INT; fi; echo ready; ", kForever);
+  Launcher killed(2, deaf, {"LAUNCH_IMPATIENT=1"});
+  killed.ReadUntil("ready", 2);
+  killed.Signal(SIGINT);
+  EXPECT_EQ(killed.Finish(), 128 + SIGINT);
+  EXPECT_EQ(killed.Count("tutti launch: killing the ranks"), 1) << killed.text;
+  EXPECT_EQ(killed.Count("tutti launch: rank"), 0) << killed.text;
+  Launcher told_twice(2, deaf);
+  told_twice.ReadUntil("ready", 2);
+  told_twice.Signal(SIGINT);
+  told_twice.Signal(SIGTERM);
+  EXPECT_EQ(told_twice.Finish(), 128 + SIGINT);
+  EXPECT_EQ(told_twice.Count("tutti launch:"), 0) << told_twice.text;
+}
+
 TEST(LaunchTest, AJobThatASignalEndsDoesNotEndWellAndLeavesNothing) {
   Launcher launcher(2, absl::StrCat("trap 'exit 0' TERM; setsid sleep 1000 & echo ready; ", kForever));
   launcher.ReadUntil("ready", 2);
