@@ -88,11 +88,12 @@ struct BenchRow {
   Rank fastest_rank = 0;
   double fastest_us = 0;
   std::optional<ProcessorWaits> waits = std::nullopt;  // with --latency, on the host, where the kernel tells
-  // How often, during all timed calls, ranks lost their processor to others, and slept.
+  // How often, during all timed calls and what comes before each (--rewrite, --pause), ranks lost their processor to
+  // others, and slept.
   std::int64_t preempted = 0;
   std::int64_t slept = 0;
-  // What the engine's threads took of a processor in a call, the mean over calls and ranks; and the part that went into
-  // waiting for peers.
+  // What the engine's threads took of a processor in a call and what comes before, the mean over calls and ranks; and
+  // the part that went into waiting for peers.
   double engine_cpu_us = 0;
   double engine_waiting_us = 0;
   // The time that the host takes to make a call on the memory of a GPU, without waiting for the end: the mean, as for

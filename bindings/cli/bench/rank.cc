@@ -127,18 +127,8 @@ absl::Status BenchRank::PrepareCall() {
   return Meet();
 }
 
-void BenchRank::AddUsedSince(const Used& before) {
-  const Used now = UsedSoFar(communicator_);
-  used_.preempted += now.preempted - before.preempted;
-  used_.slept += now.slept - before.slept;
-  used_.engine_cpu_ns += now.engine_cpu_ns - before.engine_cpu_ns;
-  used_.engine_waiting_ns += now.engine_waiting_ns - before.engine_waiting_ns;
-}
-
 absl::Status BenchRank::TimeWindow(Measured& measured) {
   if (absl::Status prepared = PrepareCall(); !prepared.ok()) return prepared;
-  const bool is_prepared = options_.prepares_calls();
-  const Used before = is_prepared ? UsedSoFar(communicator_) : Used();
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
   const std::int64_t in_line = line_ != nullptr ? line_->Nanos() : 0;
@@ -151,7 +141,6 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   measured.times.push_back(MonotonicNanos() - start);
   measured.host_total += made - start;
   if (line_ != nullptr) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
-  if (is_prepared) AddUsedSince(before);
   return absl::OkStatus();
 }
 
@@ -164,14 +153,16 @@ absl::Status BenchRank::TimeWindows(int windows) {
     one.in_line.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
-  used_ = {};
   const Used before = UsedSoFar(communicator_);
   for (std::size_t turn = 0; turn < static_cast<std::size_t>(windows) * callers; ++turn) {
     // Each caller is the first one equally often.
     if (absl::Status timed = TimeWindow(measured_[(turn + turn / callers) % callers]); !timed.ok()) return timed;
   }
-  // Calls that are prepared add what they use themselves: sleeping, rewriting and meeting before them is none of it.
-  if (!options_.prepares_calls()) AddUsedSince(before);
+  const Used after = UsedSoFar(communicator_);
+  used_ = {.preempted = after.preempted - before.preempted,
+           .slept = after.slept - before.slept,
+           .engine_cpu_ns = after.engine_cpu_ns - before.engine_cpu_ns,
+           .engine_waiting_ns = after.engine_waiting_ns - before.engine_waiting_ns};
   return absl::OkStatus();
 }
 

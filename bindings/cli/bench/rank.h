@@ -82,8 +82,6 @@ class BenchRank {
   absl::Status Meet();
   // The rank rewrites its input and sleeps, where options ask for it before a call, and then meets the others.
   absl::Status PrepareCall();
-  // Adds to used_ what this rank has used since `before`.
-  void AddUsedSince(const Used& before);
   // Prepares and makes the calls of a window, and notes their times.
   absl::Status TimeWindow(Measured& measured);
   // So many windows of every caller, in turns, whose times replace the ones noted before.

@@ -153,10 +153,12 @@ std::string LatencyLines(const BenchRow& row, const BenchAbout& about) {
                       Microseconds(row.p90_us), Microseconds(row.p95_us), Microseconds(row.p99_9_us),
                       Microseconds(row.max_us), NameOf(row.slowest_rank, about), row.longest_call, row.calls,
                       NameOf(row.fastest_rank, about), Microseconds(row.fastest_us));
+  const bool is_prepared = row.rewrite || row.pause_s > 0;
   const std::string all = absl::StrFormat(
-      "#   in all calls ranks lost their processor %d times and slept %d times; the engine's threads took %s us of "
+      "#   in all calls%s ranks lost their processor %d times and slept %d times; the engine's threads took %s us of "
       "processor time a call, %s us of it to wait for peers",
-      row.preempted, row.slept, Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
+      is_prepared ? " and what comes before each (rewriting, pause, meeting)" : "", row.preempted, row.slept,
+      Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
   return absl::StrCat(spread, row.waits.has_value() ? CauseLine(row, *row.waits, about) : "", all);
 }
 

@@ -139,13 +139,13 @@ TEST(BenchTest, PausesBeforeEachCallAreNoPartOfItsTime) {
   EXPECT_EQ(nlohmann::json::parse(file.Read())["rows"][0]["calls"], 5);
 }
 
-// One rank waits for nobody: whatever sleeps, sleeps before the calls.
-TEST(BenchTest, PausesBeforeEachCallAreNoSleepsOfCalls) {
-  const ScratchFile file(".json");
-  const CommandRun run =
-      RunTutti("bench all_reduce -b 4 -e 4 --transport inproc --ranks 1 --pause 0.01 --iters 20 --json " + file.path());
-  ASSERT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_LT(nlohmann::json::parse(file.Read())["rows"][0]["slept"].get<int>(), 20);
+TEST(BenchTest, SaysThatWhatComesBeforeEachCallCountsInWhatIsUsed) {
+  const std::string bench = "bench all_reduce -b 4 -e 4 --transport inproc --ranks 1 --iters 5 --latency";
+  for (const char* preparation : {" --pause 0.001", " --rewrite"}) {
+    EXPECT_THAT(RunTutti(bench + preparation).out,
+                HasSubstr("#   in all calls and what comes before each (rewriting, pause, meeting) ranks lost"));
+  }
+  EXPECT_THAT(RunTutti(bench).out, HasSubstr("#   in all calls ranks lost"));
 }
 
 TEST(BenchTest, MeasuresProcessesOverUcx) {
