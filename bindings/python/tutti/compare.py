@@ -50,12 +50,17 @@ def _end(torchrun: subprocess.Popen) -> None:
     """Ends torchrun and, by torchrun, its ranks, unless all have ended."""
     if torchrun.poll() is not None:
         return
+    print(f"python -m tutti.compare: ending the ranks, which may take up to {PATIENCE} s", file=sys.stderr, flush=True)
+    # A second Ctrl-C would leave ranks behind.
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     torchrun.terminate()
     try:
         torchrun.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         torchrun.kill()
         torchrun.wait()
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 def run_once(options, backend: str) -> list[dict]:
@@ -68,7 +73,8 @@ def run_once(options, backend: str) -> list[dict]:
         # A file and no pipe: torchrun never waits for a reader, and a process that the script leaves may keep it open.
         output = pathlib.Path(folder, "output")
         with output.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            # In a session of its own: Ctrl-C in a terminal reaches torchrun by _end alone.
+            process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             process.wait(options.timeout)
         except subprocess.TimeoutExpired:
