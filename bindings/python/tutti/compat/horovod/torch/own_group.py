@@ -4,6 +4,7 @@ Ranks make an owner's calls at different moments: a gradient that a rank lacks i
 have sent theirs in ``backward()``. Calls of one process group are matched by their order alone.
 """
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable, MutableMapping
 
@@ -80,5 +81,6 @@ def make_anew() -> None:
 
 def begin_barriers() -> None:
     """Lets ranks that are in an owner's calls, which this rank will not make, end with an error that names both calls."""
+    gc.collect()  # an optimizer that the scripts of all ranks have dropped may live on in cycles of references on some
     for owner in _State.owners.values():
         dist.barrier(owner.group, async_op=True)
