@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/exactly.h"
 #include "plan/shared_beginning.h"
 #include "tutti/algorithm.h"
 #include "tutti/cost_model.h"
@@ -37,7 +38,8 @@ absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
 absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
   const bool premultiplies = Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum;
   if (premultiplies || options.factor == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(ToString(spec), " of rank ", rank, ": factor ", options.factor,
+  return absl::InvalidArgumentError(absl::StrCat(ToString(spec), " of rank ", rank, ": factor ",
+                                                 Exactly(options.factor),
                                                  " must be 1: only op premul_sum multiplies by it"));
 }
 

@@ -215,7 +215,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
   call.stream = stream;
   Work started = mine.exchange->LaunchShared(step, call);
   // Nor is the exchange of a stream that is refused counted.
-  if (!ExchangeBucket::RefusalOf(started).ok()) return started;
+  if (!mine.exchange->refusal().ok()) return started;
   mine.step = step + 1;
   step_ = std::max(step_, mine.step);
   return started;

@@ -78,6 +78,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
 }
 
 Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call) {
+  refusal_ = absl::OkStatus();
   if (round < 0 || round >= static_cast<int>(rounds_.size())) {
     return Work(absl::InvalidArgumentError(
         absl::StrCat("algorithm ", algorithm_, ": round ", round, " is to run in training step ", step,
@@ -89,7 +90,10 @@ Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call
   options.timed = true;
   options.draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_);
   Work started = rounds_[round].Start(options);
-  if (!RefusalOf(started).ok()) return started;
+  // On the host no option of a call is refused, and a run may have ended already, with an error of all ranks.
+  if (where_->on_device() && started.done()) refusal_ = started.Wait();
+  if (absl::IsInvalidArgument(refusal_)) return started;
+  refusal_ = absl::OkStatus();
   launched_ns_ = launched_ns;
   counted_ = false;
   step_ = step;
@@ -98,14 +102,8 @@ Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call
 
 Work ExchangeBucket::LaunchShared(std::int64_t step, const CallOptions& call) {
   Work started = Start(/*round=*/0, step, call);
-  if (RefusalOf(started).ok()) work_ = rounds_.front().LastRun();
+  if (refusal_.ok()) work_ = rounds_.front().LastRun();
   return started;
-}
-
-absl::Status ExchangeBucket::RefusalOf(Work& started) {
-  if (!started.done()) return absl::OkStatus();
-  absl::Status status = started.Wait();
-  return absl::IsInvalidArgument(status) ? status : absl::OkStatus();
 }
 
 absl::Status ExchangeBucket::Explained(absl::Status status) const {

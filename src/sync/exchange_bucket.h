@@ -38,13 +38,11 @@ class ExchangeBucket {
   // the caller's options.
   void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
   // Does what Launch does with the one round of a bucket of gradients, and returns the Work of the run for the caller
-  // to wait for. After a run that is refused, Finish and runs() are still about the run before.
+  // to wait for. After a refusal, Finish and runs() are still about the run before.
   Work LaunchShared(std::int64_t step, const CallOptions& call);
-  // Why no run was started: InvalidArgument, of this rank alone, such as a stream of another GPU; OK: one was.
-  // `started` is what LaunchShared has returned.
-  static absl::Status RefusalOf(Work& started);
-  // The same of the last Launch.
-  absl::Status Refusal() { return RefusalOf(work_); }
+  // Why the last of these two calls has started no run: InvalidArgument, of this rank alone, such as a stream of
+  // another GPU; OK: a run was started.
+  const absl::Status& refusal() const { return refusal_; }
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan. On a GPU the stream of the memory waits, and not the caller.
   absl::Status FinishOutput(SyncStatistics& statistics);
@@ -100,6 +98,7 @@ class ExchangeBucket {
   std::vector<StateRange> states_;
   std::vector<BoundPlan> rounds_;
   Work work_;
+  absl::Status refusal_;
   bool counted_ = true;           // the traffic of the last run is in the statistics
   std::int64_t launched_ns_ = 0;  // 0: the duration of the last run is in the statistics
 };

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/exactly.h"
 #include "sync/loss_scale.h"
 #include "tutti/algorithm.h"
 
@@ -130,7 +131,7 @@ void GradientExchange::Launch(int b) {
   buckets_[b].Launch(round_, step_, call);
   if (streams_.empty()) return;
   // The peers would wait for this rank's part.
-  if (const absl::Status refused = buckets_[b].Refusal(); !refused.ok()) context_.communicator.Abort(refused);
+  if (!buckets_[b].refusal().ok()) context_.communicator.Abort(buckets_[b].refusal());
 }
 
 std::vector<int> GradientExchange::MissingGradients() const {
@@ -319,9 +320,9 @@ absl::Status MomentumExchange::BeginBackward() {
 
 absl::Status MomentumExchange::SetLossScale(double scale) {
   if (scale == context_.loss_scale) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the loss scale must stay ", context_.loss_scale, " with ", context_.strategy.algorithm->name,
-                   ", which puts gradients into the momentum before they can be divided by the scale"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the loss scale must stay ", Exactly(context_.loss_scale), " with ", context_.strategy.algorithm->name,
+      ", which puts gradients into the momentum before they can be divided by the scale"));
 }
 
 }  // namespace tutti
