@@ -31,25 +31,33 @@ constexpr cudaError_t kErrorsOfDevices[] = {cudaErrorCudartUnloading,     cudaEr
 static_assert(std::ranges::equal(kErrorsOfDevices, kCudaErrorsOfDevices));
 #endif
 
+// What a call of CUDA has answered. CUDA keeps each error, and "not ready", too, as the last error of this thread, for
+// which the program's next launch would be blamed; Tutti tells its callers of errors itself.
+CudaError Answer(cudaError_t answer) {
+  if (answer != cudaSuccess) cudaGetLastError();
+  return answer;
+}
+
 CudaError DeviceName(char* name, int bytes, int device) {
   cudaDeviceProp properties{};
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  if (error != cudaSuccess || bytes < 1) return error;
+  if (error != cudaSuccess || bytes < 1) return Answer(error);
   std::strncpy(name, properties.name, static_cast<std::size_t>(bytes) - 1);
   name[bytes - 1] = '\0';
-  return error;
+  return Answer(error);
 }
 
 CudaError DeviceUuid(char* uuid, int device) {
   cudaDeviceProp properties{};
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
   if (error == cudaSuccess) std::memcpy(uuid, properties.uuid.bytes, sizeof properties.uuid.bytes);
-  return error;
+  return Answer(error);
 }
 
 CudaError ComputeCapability(int* major, int* minor, int device) {
   const cudaError_t error = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device);
-  return error != cudaSuccess ? error : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device);
+  return Answer(error != cudaSuccess ? error
+                                     : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device));
 }
 
 // The driver's functions as CUDA 12.0 has them, which every driver has that serves this runtime; null where there is no
@@ -103,7 +111,7 @@ CudaError PopDevice() {
 CudaError Pointer(CudaPointer* found, const void* data) {
   cudaPointerAttributes attributes{};
   const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
-  if (error != cudaSuccess) return error;
+  if (error != cudaSuccess) return Answer(error);
   *found = {};
   if (attributes.type == cudaMemoryTypeUnregistered) return error;
   found->device = attributes.device;
@@ -125,21 +133,14 @@ CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture, unsigned long lon
   *capture = status == cudaStreamCaptureStatusNone     ? CudaCapture::kNone
              : status == cudaStreamCaptureStatusActive ? CudaCapture::kActive
                                                        : CudaCapture::kInvalidated;
-  return error;
+  return Answer(error);
 }
 
 CudaError ExchangeCaptureMode(int* mode) {
   auto exchanged = static_cast<cudaStreamCaptureMode>(*mode);
   const cudaError_t error = cudaThreadExchangeStreamCaptureMode(&exchanged);
   *mode = exchanged;
-  return error;
-}
-
-// The answer of a query. "Not ready" is no error of the program, but CUDA keeps it as the last error of this thread,
-// which the next launch would be blamed for.
-CudaError Answer(cudaError_t answer) {
-  if (answer == cudaErrorNotReady) cudaGetLastError();
-  return answer;
+  return Answer(error);
 }
 
 template <auto Function>
@@ -147,7 +148,7 @@ struct AsInt;
 // `Function`, which returns cudaError_t, with CudaError in its place: the table has no type of CUDA's headers.
 template <typename... Arguments, cudaError_t (*Function)(Arguments...)>
 struct AsInt<Function> {
-  static CudaError Call(Arguments... arguments) { return Function(arguments...); }
+  static CudaError Call(Arguments... arguments) { return Answer(Function(arguments...)); }
 };
 
 CudaRuntime Linked() {
@@ -163,24 +164,24 @@ CudaRuntime Linked() {
       .push_device = PushDevice,
       .pop_device = PopDevice,
       .memory_sizes = AsInt<cudaMemGetInfo>::Call,
-      .allocate = [](void** data, std::size_t bytes) -> CudaError { return cudaMalloc(data, bytes); },
+      .allocate = [](void** data, std::size_t bytes) -> CudaError { return Answer(cudaMalloc(data, bytes)); },
       .free = AsInt<cudaFree>::Call,
       .allocate_async = [](void** data, std::size_t bytes, CUstream_st* stream) -> CudaError {
-        return cudaMallocAsync(data, bytes, stream);
+        return Answer(cudaMallocAsync(data, bytes, stream));
       },
       .free_async = AsInt<cudaFreeAsync>::Call,
       .allocate_pinned = [](void** data, std::size_t bytes) -> CudaError {
-        return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
+        return Answer(cudaHostAlloc(data, bytes, cudaHostAllocPortable));
       },
       .free_pinned = AsInt<cudaFreeHost>::Call,
       .pointer = Pointer,
       .copy_async = [](void* dst, const void* src, std::size_t bytes, CUstream_st* stream) -> CudaError {
-        return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream);
+        return Answer(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream));
       },
       .fill_async = AsInt<cudaMemsetAsync>::Call,
       .call_host = AsInt<cudaLaunchHostFunc>::Call,
       .create_stream = [](CUstream_st** stream) -> CudaError {
-        return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+        return Answer(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
       },
       .destroy_stream = AsInt<cudaStreamDestroy>::Call,
       .query_stream = [](CUstream_st* stream) { return Answer(cudaStreamQuery(stream)); },
@@ -188,15 +189,15 @@ CudaRuntime Linked() {
       .capture_of = CaptureOf,
       .exchange_capture_mode = ExchangeCaptureMode,
       .create_event = [](CUevent_st** event) -> CudaError {
-        return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+        return Answer(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
       },
       .destroy_event = AsInt<cudaEventDestroy>::Call,
       .record_event = [](CUevent_st* event, CUstream_st* stream) -> CudaError {
-        return cudaEventRecord(event, stream);
+        return Answer(cudaEventRecord(event, stream));
       },
       .query_event = [](CUevent_st* event) { return Answer(cudaEventQuery(event)); },
       .wait_event = [](CUstream_st* stream, CUevent_st* event) -> CudaError {
-        return cudaStreamWaitEvent(stream, event, 0);
+        return Answer(cudaStreamWaitEvent(stream, event, 0));
       },
       .error_name = [](CudaError error) { return cudaGetErrorName(static_cast<cudaError_t>(error)); },
       .error_text = [](CudaError error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
