@@ -223,6 +223,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   Operation* NewWiredOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   // Moves bytes over the wires, and ends what has ended there; true when anything moved.
   bool ProgressWires(bool looks);
+  // Where this rank waits for one short message of another node and nothing else, has the message's wire read in any
+  // case, so that no look is needed at all wires; false: this rank waits for more, or for something else.
+  bool MarkTheOneAwaited();
   // Ends the operations whose ends the wires have reported; to be called before operations are ended for another
   // reason.
   void TakeEndedOnWires();
@@ -365,6 +368,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
   // By source and tag (TagOf), of the ranks with wires: the operations that wait for messages to come over a short
   // wire, and messages that wait for their receives.
   KeyedQueues<ucp_tag_t, std::uint32_t> expected_{/*room=*/0};
+  std::uint32_t last_expected_ = 0;  // the operation that was added to expected_ last
   KeyedQueues<ucp_tag_t, Arrival> arrived_{/*room=*/0};
   EarlyBuffers early_;
   std::vector<Read> reads_;                            // the oldest read is the first

@@ -31,8 +31,18 @@ void UcxTransport::PostWiredSend(ShortWire& short_wire, Rank to, std::uint64_t t
   }
 }
 
+bool UcxTransport::MarkTheOneAwaited() {
+  if (wired_operations_ != 1 || !queued_.empty()) return false;
+  const Operation& receive = operations_[last_expected_];
+  const bool waits = receive.completion != nullptr && receive.wired && receive.receives && receive.bytes <= kMaxShort;
+  ShortWire* const wire = waits ? wires_.ShortTo(receive.peer) : nullptr;
+  if (wire != nullptr) wire->SetReady(/*readable=*/true, /*writable=*/false, /*closed=*/false);
+  return wire != nullptr;
+}
+
 bool UcxTransport::ProgressWires(bool looks) {
-  const bool moved = wires_.Progress(looks || wired_operations_ > 0 || !queued_.empty(), *this);
+  const bool waits = wired_operations_ > 0 || !queued_.empty();
+  const bool moved = wires_.Progress(looks || (waits && !MarkTheOneAwaited()), *this);
   TakeEndedOnWires();
   wires_.TakeBroken([this](Rank peer, Wire& wire) {
     health_.Suspect(peer, *wire.broken(), NanosIn(kAfterError));

@@ -14,7 +14,10 @@ void UcxTransport::PostWiredRecv(Rank from, std::uint64_t tag, void* data, std::
   Operation& operation = *NewWiredOperation(completion, from, tag, bytes, /*receives=*/true);
   operation.data = data;
   const ucp_tag_t key = TagOf(from, tag);
-  if (arrived_.Oldest(key) == nullptr) return expected_.Add(key, operation.number);
+  if (arrived_.Oldest(key) == nullptr) {
+    last_expected_ = operation.number;
+    return expected_.Add(key, operation.number);
+  }
   Meet(operation, arrived_.Take(key));
 }
 
