@@ -10,7 +10,6 @@
 #define TUTTI_KERNELS_RANGE_SCHEMES_INL_H_
 #endif
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -51,26 +50,12 @@ struct GridScheme {
   std::uint64_t draw = 0;
 };
 
-// The nearest integers, the even one of two.
-template <class D>
-HWY_INLINE hn::Vec<D> NearestIntegers(HWY_MAYBE_UNUSED D d, hn::Vec<D> values) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  // hn::Round adds 1/2 here, and so makes 1 of the float below 1/2.
-  HWY_ALIGN float lanes[hn::MaxLanes(D())];
-  hn::Store(values, d, lanes);
-  for (float& lane : lanes) lane = std::nearbyint(lane);
-  return hn::Load(d, lanes);
-#else
-  return hn::Round(values);
-#endif
-}
-
 struct MinMaxCoder {
   template <class D>
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
     const hn::RebindToSigned<D> di32;
     const auto upper = hn::Set(d, levels.upper);
-    const auto rounded = NearestIntegers(d, hn::Mul(value, hn::Set(d, levels.scale)));
+    const auto rounded = hn::Round(hn::Mul(value, hn::Set(d, levels.scale)));
     const auto limited = hn::IfThenElse(hn::Lt(rounded, upper), rounded, upper);
     const auto level = hn::Sub(limited, hn::Set(d, levels.lower));
     const auto positive = hn::IfThenElseZero(hn::Gt(level, hn::Zero(d)), level);

@@ -227,21 +227,6 @@ TEST(TargetsTest, MessagesAreTheSame) {
   }
 }
 
-// Products with the scale 1 that lie next to 1/2, on both sides, and next to the other middles.
-TEST(TargetsTest, MinMaxRoundsTheNeighboursOfMiddlesAlike) {
-  const Codec& codec = **FindCodec("minmax_uint8");
-  std::vector<float> values = {255, 0};
-  for (const float middle : {0.5f, 1.5f, 2.5f, 127.5f, 253.5f}) {
-    for (const float value : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 255.0f)}) {
-      values.push_back(value);
-    }
-  }
-  for (const float sign : {1.0f, -1.0f}) {
-    for (float& value : values) value = sign * std::abs(value);
-    ExpectSameMessages(codec, {.block = 0}, values);
-  }
-}
-
 TEST(TargetsTest, RangesAreTheSame) {
   for (std::int64_t count : {1, 2, 15, 16, 31, 32, 33, 1000}) {
     const std::vector<float> values = MakeValues(Input::kManyScales, count);
