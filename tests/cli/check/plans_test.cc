@@ -156,6 +156,7 @@ constinit const Codec kCrashes = {
     .largest_error = [](absl::Span<const float>, const CodecOptions&) { return 1.0; },
     .options = "",
     .defaults = {},
+    .linear = DType::kBF16,
     .validate = [](const CodecOptions& options) { return CheckTaken("crashes", "", options); },
     .encoded_bytes = [](std::int64_t count,
                         const CodecOptions& options) { return Bf16().encoded_bytes(count, options); },
