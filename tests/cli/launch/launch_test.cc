@@ -211,7 +211,7 @@ TEST(LaunchTest, AJobThatASignalEndsHasThatSignalsStatusWhateverEndsItsRanks) {
   told_twice.Signal(SIGINT);
   told_twice.Signal(SIGTERM);
   EXPECT_EQ(told_twice.Finish(), 128 + SIGINT);
-  EXPECT_EQ(told_twice.Count("tutti launch:"), 0) << told_twice.text;
+  EXPECT_EQ(told_twice.Count("tutti launch: rank"), 0) << told_twice.text;
 }
 
 TEST(LaunchTest, AJobThatASignalEndsDoesNotEndWellAndLeavesNothing) {
