@@ -69,7 +69,7 @@ absl::Status Job::Start(const ProcessTemplate& common) {
 int Job::Run() {
   while (running_ > 0 && !front_died_) Step(kill_at_ns_.value_or(kNeverNanos));
   // Ranks that a signal has told to end may end with 0: a job that was cut short must not look like one that is done.
-  if (ended_by_ != 0 && !first_failure_) first_failure_ = 128 + ended_by_;
+  if (!ending_.empty() && !first_failure_) first_failure_ = 128 + ending_.front();
   // When the job fails, the processes that ranks have started are killed, too.
   if (front_died_ || first_failure_) KillDescendants(signals_);
   running_ = 0;
@@ -107,7 +107,6 @@ void Job::PassOnSignals() {
     if (signal == SIGCHLD) continue;
     SignalAll(signal);
     if (signal == SIGUSR1 || signal == SIGUSR2) continue;
-    if (ended_by_ == 0) ended_by_ = signal;
     ending_.push_back(signal);
     EndBy(NanosIn(options_.grace));
   }
@@ -128,7 +127,7 @@ void Job::Ended(RankProcess& process, int wait_status) {
   --running_;
   store_.RankHasEnded(process.rank);
   const int code = ExitCodeOf(wait_status);
-  const bool are_told = ended_by_ != 0;  // the ranks, to end
+  const bool are_told = !ending_.empty();  // the ranks, to end
   const bool as_told = absl::c_any_of(ending_, [code](int signal) { return code == 128 + signal; });
   if (code == 0 || first_failure_ || as_told) return;
   first_failure_ = code;
@@ -149,7 +148,7 @@ void Job::KillTheLate() {
   }
   Report(absl::StrCat("killing the ranks that did not end within ", absl::FormatDuration(options_.grace), ": ", late));
   SignalAll(SIGKILL);
-  if (ended_by_ != 0) ending_.push_back(SIGKILL);
+  if (!ending_.empty()) ending_.push_back(SIGKILL);
   kill_at_ns_ = kNeverNanos;
 }
 

@@ -72,8 +72,7 @@ class Job {
   bool front_died_ = false;
   bool output_lost_ = false;
   std::optional<int> first_failure_;        // the exit code of the first rank that failed, not by a signal of ending_
-  int ended_by_ = 0;                        // the first signal that ends the job
-  std::vector<int> ending_;                 // the signals that ranks have got since, ended_by_ first
+  std::vector<int> ending_;                 // the signals that end ranks; the first one ends the job
   std::optional<std::int64_t> kill_at_ns_;  // set once the ranks have been told to end
   std::int64_t last_written_ns_ = 0;
 };
