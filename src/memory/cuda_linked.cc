@@ -31,8 +31,8 @@ constexpr cudaError_t kErrorsOfDevices[] = {cudaErrorCudartUnloading,     cudaEr
 static_assert(std::ranges::equal(kErrorsOfDevices, kCudaErrorsOfDevices));
 #endif
 
-// What a call of CUDA has answered. CUDA keeps each error, and "not ready", too, as the last error of this thread, for
-// which the program's next launch would be blamed; Tutti tells its callers of errors itself.
+// Passes the answer of a call of CUDA on. CUDA keeps each error, and "not ready", too, as the last error of this
+// thread, for which the program's next launch would be blamed; Tutti tells its callers of errors itself.
 CudaError Answer(cudaError_t answer) {
   if (answer != cudaSuccess) cudaGetLastError();
   return answer;
@@ -40,24 +40,24 @@ CudaError Answer(cudaError_t answer) {
 
 CudaError DeviceName(char* name, int bytes, int device) {
   cudaDeviceProp properties{};
-  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  if (error != cudaSuccess || bytes < 1) return Answer(error);
+  const CudaError error = Answer(cudaGetDeviceProperties(&properties, device));
+  if (error != cudaSuccess || bytes < 1) return error;
   std::strncpy(name, properties.name, static_cast<std::size_t>(bytes) - 1);
   name[bytes - 1] = '\0';
-  return Answer(error);
+  return error;
 }
 
 CudaError DeviceUuid(char* uuid, int device) {
   cudaDeviceProp properties{};
-  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  const CudaError error = Answer(cudaGetDeviceProperties(&properties, device));
   if (error == cudaSuccess) std::memcpy(uuid, properties.uuid.bytes, sizeof properties.uuid.bytes);
-  return Answer(error);
+  return error;
 }
 
 CudaError ComputeCapability(int* major, int* minor, int device) {
-  const cudaError_t error = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device);
-  return Answer(error != cudaSuccess ? error
-                                     : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device));
+  const CudaError error = Answer(cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device));
+  return error != cudaSuccess ? error
+                              : Answer(cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device));
 }
 
 // The driver's functions as CUDA 12.0 has them, which every driver has that serves this runtime; null where there is no
@@ -110,8 +110,8 @@ CudaError PopDevice() {
 
 CudaError Pointer(CudaPointer* found, const void* data) {
   cudaPointerAttributes attributes{};
-  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
-  if (error != cudaSuccess) return Answer(error);
+  const CudaError error = Answer(cudaPointerGetAttributes(&attributes, data));
+  if (error != cudaSuccess) return error;
   *found = {};
   if (attributes.type == cudaMemoryTypeUnregistered) return error;
   found->device = attributes.device;
@@ -125,22 +125,22 @@ CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture, unsigned long lon
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   *id = 0;
 #if CUDART_VERSION >= 13000
-  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, id);
+  const CudaError error = Answer(cudaStreamGetCaptureInfo(stream, &status, id));
 #else
-  const cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, &status, id);
+  const CudaError error = Answer(cudaStreamGetCaptureInfo_v2(stream, &status, id));
 #endif
   if (status == cudaStreamCaptureStatusNone) *id = 0;
   *capture = status == cudaStreamCaptureStatusNone     ? CudaCapture::kNone
              : status == cudaStreamCaptureStatusActive ? CudaCapture::kActive
                                                        : CudaCapture::kInvalidated;
-  return Answer(error);
+  return error;
 }
 
 CudaError ExchangeCaptureMode(int* mode) {
   auto exchanged = static_cast<cudaStreamCaptureMode>(*mode);
-  const cudaError_t error = cudaThreadExchangeStreamCaptureMode(&exchanged);
+  const CudaError error = Answer(cudaThreadExchangeStreamCaptureMode(&exchanged));
   *mode = exchanged;
-  return Answer(error);
+  return error;
 }
 
 template <auto Function>
