@@ -29,8 +29,8 @@ inline std::int64_t UnitOf(const CodecChoice& codec) {
 // neither links nor the length of segments change what is encoded.
 class Pieces {
  public:
-  // Of chunks of up to `elements` elements. Every rank sends every other one a chunk in each of so many `exchanges`,
-  // for which the rank reads or writes the values of a chunk `passes` times.
+  // Pieces of chunks of up to `elements` elements. Every rank sends every other one a chunk in each of so many
+  // `exchanges`, for which the rank reads or writes the values of a chunk `passes` times.
   Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements, int exchanges, int passes) {
     const std::int64_t unit = UnitOf(codec);
     if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
@@ -39,7 +39,7 @@ class Pieces {
         std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements, exchanges, passes)), 1, most);
     Cut(elements, std::max(elements / wanted / unit, std::int64_t{1}) * unit);
   }
-  // One for each segment of `elements` elements.
+  // One piece for each segment of `elements` elements.
   Pieces(const PlanBuilder& b, const CodecChoice& codec, std::int64_t elements) {
     if (UnitOf(codec) > 0) Cut(elements, RoundUp(SegmentOf(b), UnitOf(codec)));
   }

@@ -20,7 +20,7 @@ namespace {
 // failures.
 constexpr int kUsageError = 2;
 
-// What the command answers; ResourceExhausted where the machine, or `ulimit -v`, has not enough memory for the answer.
+// The exit code of the command; ResourceExhausted where the machine, or `ulimit -v`, has not enough memory for it.
 absl::StatusOr<int> AnswerOf(const tutti::cli::Invocation& invocation) {
   try {
     return invocation.action();

@@ -21,16 +21,22 @@ class StuckDevicesTest : public testing::Test {
     return (FakeCuda::Counts() - before).frees;
   }
 
+  // A stream of the current device, with work that ends when `ends` does.
+  CUstream_st* StreamWithWork(std::latch& ends) const {
+    CUstream_st* stream = nullptr;
+    EXPECT_EQ(cuda_.create_stream(&stream), kCudaSuccess);
+    EXPECT_EQ(FakeCuda::Launch(stream, [&ends] { ends.wait(); }), kCudaSuccess);
+    return stream;
+  }
+
   const CudaRuntime& cuda_ = FakeCuda::Table();
 };
 
 TEST_F(StuckDevicesTest, MemoryIsLeftBehindUntilTheWorkHasEnded) {
   constexpr int kDevice = 6;
   const CudaDeviceScope scope(cuda_, kDevice);
-  CUstream_st* stream = nullptr;
-  ASSERT_EQ(cuda_.create_stream(&stream), kCudaSuccess);
   std::latch ends(1);
-  ASSERT_EQ(FakeCuda::Launch(stream, [&ends] { ends.wait(); }), kCudaSuccess);
+  CUstream_st* const stream = StreamWithWork(ends);
   EXPECT_FALSE(HasEnded(cuda_, kDevice, stream));
   GiveUpStream(kDevice, stream);
   EXPECT_TRUE(IsStuck(cuda_, kDevice));
@@ -46,10 +52,8 @@ TEST_F(StuckDevicesTest, MemoryIsLeftBehindUntilTheWorkHasEnded) {
 TEST_F(StuckDevicesTest, ADeviceThatHasFailedHasEndedItsWork) {
   constexpr int kDevice = 7;
   const CudaDeviceScope scope(cuda_, kDevice);
-  CUstream_st* stream = nullptr;
-  ASSERT_EQ(cuda_.create_stream(&stream), kCudaSuccess);
   std::latch ends(1);
-  ASSERT_EQ(FakeCuda::Launch(stream, [&ends] { ends.wait(); }), kCudaSuccess);
+  CUstream_st* const stream = StreamWithWork(ends);
   FakeCuda::Break(kDevice, kExternalDevice);
   EXPECT_TRUE(HasEnded(cuda_, kDevice, stream));
   FakeCuda::Break(kDevice, 999);

@@ -48,7 +48,7 @@ TEST(ParseStrategy, TakesTheOptionsOfTheCodecItNames) {
             (CodecOptions{.block = 65536, .density = 0.25}));
 }
 
-// What prints a codec, and the default of an option, must name the codec that encodes.
+// The printed options of a codec, which are also its defaults, must name the codec that encodes.
 TEST(ParseStrategy, LosesNothingOfADensity) {
   for (const double density : {1.0 / 3, 0.0123456789, 1 - 1e-9, 1e-5, 0.01}) {
     const CodecOptions options = {.block = 65536, .density = density};

@@ -517,7 +517,7 @@ TEST(VerifyTest, InPlaceInputThatIsNotOutputIsKept) {
               HasSubstr("rank 0 ends with out[0,4) f32"));
 }
 
-// What an author looks for: the step that made the result what it is.
+// The author of a schedule looks for the step that made the result what it is.
 TEST(VerifyTest, AWrongResultNamesTheStepThatHasWrittenIt) {
   const auto undivided = [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); };
   EXPECT_THAT(ErrorOf({.op = ReduceOp::kAvg, .count = 4}, 2, undivided),
@@ -525,7 +525,7 @@ TEST(VerifyTest, AWrongResultNamesTheStepThatHasWrittenIt) {
                                      "\\(reduce out\\[0,16\\) f32 "));
 }
 
-// Of integers and minima, too, all ranks combine each input once, in one order.
+// All ranks combine each input once and in one order, also where integers or minima would be the same otherwise.
 TEST(VerifyTest, OperatorsThatForgiveOrderAndRepetitionAreComputedAlikeAllTheSame) {
   const auto own_first = [](ReduceOp op) {
     return [op](PlanBuilder& b) {

@@ -92,8 +92,8 @@ struct BenchRow {
   // others, and slept.
   std::int64_t preempted = 0;
   std::int64_t slept = 0;
-  // What the engine's threads took of a processor in a call and what comes before, the mean over calls and ranks; and
-  // the part that went into waiting for peers.
+  // Processor time of the engine's threads in a call and what comes before, the mean over calls and ranks; and the part
+  // of it that went into waiting for peers.
   double engine_cpu_us = 0;
   double engine_waiting_us = 0;
   // The time that the host takes to make a call on the memory of a GPU, without waiting for the end: the mean, as for
@@ -111,7 +111,7 @@ struct BenchRow {
   int repeat = 1;  // which of the --repeats
   int calls = 0;
   double predicted_us = 0;  // what the selector predicts of the schedule; 0 where it predicts nothing
-  // Of rows of bench/peers, in words: which library, build or setting was measured, and the link; "" elsewhere.
+  // The library, build or setting that was measured, and the link, in words, of rows of bench/peers; "" elsewhere.
   std::string variant = {};
   std::string link = {};
 };

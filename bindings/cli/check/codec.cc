@@ -116,7 +116,7 @@ class CodecCheck {
   absl::StatusOr<std::vector<double>> BoundsOf(absl::Span<const float> values) const;
   absl::Status CheckErrors(absl::Span<const float> values, absl::Span<const double> bounds,
                            absl::Span<const float> decoded);
-  // Of a linear codec, the message is its elements, rounded to nearest.
+  // The message of a linear codec is its elements, rounded to nearest.
   absl::Status CheckLinear(absl::Span<const float> values, const Message& message) const;
 
   const Codec& codec_;
