@@ -41,6 +41,7 @@ constexpr Known kKnown[] = {
     {SYS_ppoll, "ppoll"},
     {SYS_epoll_pwait, "epoll_wait"},
     {SYS_sched_yield, "sched_yield"},
+    {SYS_setsockopt, "setsockopt"},
     {SYS_clock_gettime, "clock_gettime"},
     {SYS_clock_nanosleep, "clock_nanosleep"},
     {SYS_restart_syscall, "restart_syscall"},

@@ -454,9 +454,11 @@ TEST_P(UcxWired, ASendOf8MiBEndsBeforeItIsReceivedAndALongerOneDoesNot) {
         if (data.size() == fits.size()) me.Await({&sent});
         me.Exchange(1, 6, "kept");
         EXPECT_EQ(sent.calls, data.size() == fits.size() ? 1 : 0);
+        me.Exchange(1, 7, "checked");
         me.Await({&sent});
       } else {
         me.Exchange(0, 6, "kept");
+        me.Exchange(0, 7, "checked");
         me.Recv(0, 5, &in, &received);
         me.Await({&received});
         EXPECT_EQ(in, data);
