@@ -159,8 +159,8 @@ void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::
 
 // Bounds of system calls, by name, for one call of a collective. How often a rank polls and sleeps depends on time, so
 // the least of kRounds counts is bounded, by about twice what was seen at most, alone and beside others of this test on
-// two cores. Within a node, a system call for each segment of 4 MiB, of which there are 16, is beyond each of
-// these bounds.
+// two cores. Within a node, a system call for each segment of 4 MiB, of which there are 16, is beyond each of these
+// bounds.
 std::map<std::string, double> Bounds(Path path, const Report& call) {
   const auto messages = static_cast<double>(call.messages);
   const bool wires = path == Path::kWires;
