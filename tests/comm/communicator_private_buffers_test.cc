@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -14,6 +13,7 @@
 
 #include "tests/comm/checked_call.h"
 #include "tests/harness/calls.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/kernels/differences.h"
@@ -222,8 +222,8 @@ TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
 // private.
 TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
   for (const std::int64_t count : {64, 400'000}) {
-    std::atomic<bool> told = false;
-    RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
+    Meeting ranks(3);
+    RunWorld(3, {.transport = GetParam(), .meeting = &ranks}, [&](Communicator& comm) {
       auto group = comm.Group({0, 1, 2}, "of three");
       ASSERT_TRUE(group.ok()) << group.status();
       if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
@@ -234,10 +234,8 @@ TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
             (*group)->AllReduce(own.data(), own.data(), count, DType::kF32, ReduceOp::kSum).Wait();
         EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 has left"));
-        told = true;
-        told.notify_all();
       }
-      told.wait(false);
+      ranks.Wait();  // rank 1 has not left when rank 0 is told
     });
   }
 }

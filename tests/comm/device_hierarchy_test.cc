@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/fake_nccl.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 
@@ -23,13 +23,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kCount = 3001;
-
-WorldOptions OnNodes(int ranks_per_node) {
-  WorldOptions options;
-  options.on_devices = true;
-  options.ranks_per_node = ranks_per_node;
-  return options;
-}
 
 Strategy Parse(const char* name) { return ParseStrategy(name).value(); }
 
@@ -66,7 +59,7 @@ TEST(DeviceHierarchyTest, StrategiesGiveWhatTheHostGives) {
       const int ranks_per_node = size % 2 == 0 ? size / 2 : 2;
       const bool uneven = size % ranks_per_node != 0;
       if (uneven && std::string(name).starts_with("decentralized")) continue;
-      RunWorld(size, OnNodes(ranks_per_node), [&](Communicator& comm) {
+      RunWorld(size, OnDevices(ranks_per_node), [&](Communicator& comm) {
         const std::vector<float> on_host = OutputOf(comm, name, /*on_device=*/false);
         EXPECT_EQ(OutputOf(comm, name, /*on_device=*/true), on_host) << name << ", " << size << " ranks";
       });
@@ -79,7 +72,7 @@ bool HasGroups(const BoundPlan& bound) { return !bound.plan().groups.empty(); }
 
 TEST(DeviceHierarchyTest, PlansShareTheCommunicatorsOfTheirGroups) {
   const int before = FakeNccl::LivingCommunicators();
-  RunWorld(6, OnNodes(3), [&](Communicator& comm) {
+  RunWorld(6, OnDevices(3), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 2 * kCount * 4);
     std::vector<BoundPlan> plans;
     const auto living_after_bind = [&](std::int64_t count) {
@@ -115,10 +108,10 @@ TEST(DeviceHierarchyTest, PlansShareTheCommunicatorsOfTheirGroups) {
 }
 
 TEST(DeviceHierarchyTest, ARankThatLeavesWithoutBindingIsNamed) {
-  std::latch has_ended(1);
-  RunWorld(4, OnNodes(2), [&](Communicator& comm) {
+  Meeting ranks(4);
+  RunWorld(4, OnDevices(2, &ranks), [&](Communicator& comm) {
     if (comm.rank() == 1) return;
-    if (comm.rank() > 1) return has_ended.wait();
+    if (comm.rank() > 1) return ranks.Wait();
     const FakeMemory memory(comm.rank(), kCount * 4);
     const absl::Status status =
         comm.Bind(Parse("gradient_allreduce:hierarchical=true"), DType::kF32, kCount, 0, {.out = memory.data()})
@@ -126,23 +119,23 @@ TEST(DeviceHierarchyTest, ARankThatLeavesWithoutBindingIsNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("the native transport of ranks 0, 1: rank 1 "));
     EXPECT_FALSE(comm.Barrier().Wait().ok()) << "the error ends the communicator";
-    has_ended.count_down();
+    ranks.Wait();
   });
 }
 
 // What lies on a stream among some of the ranks is aborted as well.
 TEST(DeviceHierarchyTest, ARankThatDoesNotStartEndsTheCallsOfAll) {
   const int before = FakeNccl::LivingCommunicators();
-  std::latch have_ended(3);
-  RunWorld(4, OnNodes(2), [&](Communicator& comm) {
+  Meeting ranks(4);
+  RunWorld(4, OnDevices(2, &ranks), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), kCount * 4);
     absl::StatusOr<BoundPlan> bound =
         comm.Bind(Parse("gradient_allreduce:hierarchical=true"), DType::kF32, kCount, 0, {.out = memory.data()});
     ASSERT_TRUE(bound.ok()) << bound.status();
-    if (comm.rank() == 3) return have_ended.wait();
+    if (comm.rank() == 3) return ranks.Wait();
     const absl::Status status = bound->Start({.timeout = absl::Milliseconds(300)}).Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    have_ended.count_down();
+    ranks.Wait();
   });
   EXPECT_EQ(FakeNccl::LivingCommunicators(), before);
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "tests/comm/native_messages.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/world.h"
 #include "tutti/communicator.h"
 
@@ -259,13 +259,13 @@ TEST(DeviceMessagesTest, TwoSendsThatWaitForEachOtherEndAtTheDeadline) {
 
 // Nobody waits for the Recv on the host, and its deadline counts nevertheless.
 TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
-  std::latch has_ended(1);
-  RunWorld(3, OnDevices(), [&](Communicator& comm) {
+  Meeting ranks(3);
+  RunWorld(3, OnDevices(0, &ranks), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 8);
     if (comm.rank() == 1) {
       EXPECT_EQ(comm.Send(memory.data(), 1, DType::kF32, 0).Wait(), absl::OkStatus());
     }
-    if (comm.rank() > 0) return has_ended.wait();
+    if (comm.rank() > 0) return ranks.Wait();
     CUstream_st* stream = nullptr;
     ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
     // NCCL connects to rank 1.
@@ -276,23 +276,23 @@ TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
     const absl::Status status = work.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1 in call 1, recv:message recv f32 count=1"));
-    has_ended.count_down();
+    ranks.Wait();
     FakeCuda::Table().destroy_stream(stream);
   });
 }
 
 // The first message from a rank is enqueued when NCCL has connected to that rank.
 TEST(DeviceMessagesTest, AFirstRecvThatNoMessageMeetsEndsAtTheDeadline) {
-  std::latch has_ended(1);
-  RunWorld(3, OnDevices(), [&](Communicator& comm) {
-    if (comm.rank() > 0) return has_ended.wait();
+  Meeting ranks(3);
+  RunWorld(3, OnDevices(0, &ranks), [&](Communicator& comm) {
+    if (comm.rank() > 0) return ranks.Wait();
     const FakeMemory memory(comm.rank(), 8);
     Work work = comm.Recv(memory.data(), 1, DType::kF32, 1, {.timeout = absl::Milliseconds(400)});
     const absl::Status status = work.WaitOnStream(nullptr);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1 in call 0, recv:message recv f32 count=1"));
     EXPECT_EQ(work.Wait(), status);
-    has_ended.count_down();
+    ranks.Wait();
   });
 }
 

@@ -27,6 +27,29 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const WorldOptions& opt
   return MakeInprocTransport(hub, transport);
 }
 
+absl::StatusOr<std::unique_ptr<Communicator>> Join(Rank rank, int size, const WorldOptions& options,
+                                                   const std::shared_ptr<Store>& store,
+                                                   const std::shared_ptr<InprocHub>& hub) {
+  absl::StatusOr<std::unique_ptr<Transport>> made = MakeTransport(options, hub, rank);
+  if (!made.ok()) return made.status();
+  std::unique_ptr<Transport> transport = *std::move(made);
+  if (options.wrap != nullptr) transport = options.wrap(rank, std::move(transport));
+  Bootstrap bootstrap;
+  bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
+  bootstrap.identity.size = bootstrap.identity.local_size = size;
+  bootstrap.store = store;
+  CommunicatorOptions mine = options.communicator;
+  if (options.on_devices) mine.cuda_device = options.on_one_device ? 0 : options.first_device + rank;
+  return Communicator::Create(bootstrap, std::move(transport), mine);
+}
+
+void RunIfJoined(const absl::StatusOr<std::unique_ptr<Communicator>>& joined, Rank rank, const WorldOptions& options,
+                 const std::function<void(Communicator&)>& body) {
+  if (!joined.ok() && options.cannot_join != nullptr) return options.cannot_join(rank, joined.status());
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  body(**joined);
+}
+
 }  // namespace
 
 std::vector<std::string> WorldTransports() {
@@ -44,28 +67,30 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
   const std::shared_ptr<Store> store = MakeMemoryStore();
   const std::shared_ptr<InprocHub> hub = MakeInprocHub(size, options.ranks_per_node);
   std::vector<std::thread> ranks;
+  ranks.reserve(size);
   for (Rank rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
-      absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(options, hub, rank);
-      ASSERT_TRUE(transport.ok()) << transport.status();
-      if (options.wrap != nullptr) *transport = options.wrap(rank, *std::move(transport));
-      Bootstrap bootstrap;
-      bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
-      bootstrap.identity.size = bootstrap.identity.local_size = size;
-      bootstrap.store = store;
-      CommunicatorOptions mine = options.communicator;
-      if (options.on_devices) mine.cuda_device = options.on_one_device ? 0 : options.first_device + rank;
-      absl::StatusOr<std::unique_ptr<Communicator>> communicator =
-          Communicator::Create(bootstrap, *std::move(transport), mine);
-      if (!communicator.ok() && options.cannot_join != nullptr) {
-        options.cannot_join(rank, communicator.status());
-        return;
-      }
-      ASSERT_TRUE(communicator.ok()) << communicator.status();
-      body(**communicator);
+      const absl::StatusOr<std::unique_ptr<Communicator>> joined = Join(rank, size, options, store, hub);
+      RunIfJoined(joined, rank, options, body);
+      if (options.meeting != nullptr) options.meeting->Leave();
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+void RunWorldWithLittleTime(int size, const WorldOptions& options,
+                            const std::function<void(Communicator&, Meeting&)>& body) {
+  constexpr int kAttempts = 6;
+  WorldOptions world = options;
+  for (int attempt = 1;; ++attempt, *world.communicator.timeout *= 2) {
+    Meeting meeting(size);
+    world.meeting = &meeting;
+    world.cannot_join = [&](Rank, const absl::Status& status) { meeting.Tell(status); };
+    RunWorld(size, world, [&](Communicator& comm) { body(comm, meeting); });
+    const absl::Status error = meeting.error();
+    if (error.ok()) return;
+    ASSERT_TRUE(absl::IsDeadlineExceeded(error) && attempt < kAttempts) << error;
+  }
 }
 
 std::vector<Buffer> TakeFreeMemory(Communicator& world) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/meeting.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -23,13 +24,16 @@ struct WorldOptions {
   std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)> wrap = nullptr;
   // A function that a rank which cannot join calls with the reason; null: the test fails.
   std::function<void(Rank, const absl::Status&)> cannot_join = nullptr;
+  // A meeting of all ranks, of one world only; null: none.
+  Meeting* meeting = nullptr;
 };
 
 // Ranks with a fake GPU each.
-inline WorldOptions OnDevices(int ranks_per_node = 0) {
+inline WorldOptions OnDevices(int ranks_per_node = 0, Meeting* meeting = nullptr) {
   WorldOptions options;
   options.on_devices = true;
   options.ranks_per_node = ranks_per_node;
+  options.meeting = meeting;
   return options;
 }
 
@@ -39,6 +43,12 @@ std::vector<std::string> WorldTransports();
 // Runs `body` on every rank that has joined a new world of `size` and returns when all have returned.
 void RunWorld(int size, const WorldOptions& options, const std::function<void(Communicator&)>& body);
 inline void RunWorld(int size, const std::function<void(Communicator&)>& body) { RunWorld(size, {}, body); }
+
+// Runs `body` on every rank of a new world whose timeout is short, because the test waits for its end. A machine may be
+// too slow to do in so little time what comes before: to join, and all whose end `body` gives to Meeting::AllOk. `body`
+// returns where that returns false, and after a DeadlineExceeded a new world gets twice the time.
+void RunWorldWithLittleTime(int size, const WorldOptions& options,
+                            const std::function<void(Communicator&, Meeting&)>& body);
 
 // Takes all memory that the rank has left for Allocate, until the result is destroyed.
 std::vector<Buffer> TakeFreeMemory(Communicator& world);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <barrier>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -129,23 +129,23 @@ TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
 
 // No thread can be started: each would have a stack of more memory than a process can address.
 TEST(AsyncAverage, NoThreadIsAnErrorThatThePeersHear) {
-  std::barrier<> made(2);
+  Meeting ranks(2);
   pthread_attr_t usual, too_large;
   ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(::pthread_getattr_default_np(&too_large), 0);
   ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 48), 0);
-  RunWorld(2, [&](Communicator& world) {
+  RunWorld(2, {.meeting = &ranks}, [&](Communicator& world) {
     float weight = 0;
-    made.arrive_and_wait();  // both ranks have their threads
+    ranks.Wait();  // both ranks have their threads
     if (world.rank() == 0) {
       ASSERT_EQ(::pthread_setattr_default_np(&too_large), 0);
     }
-    made.arrive_and_wait();
+    ranks.Wait();
     const absl::Status refused =
         Synchronizer::Create(world, {{.name = "w", .count = 1, .shape = "1", .weights = &weight}},
                              {.strategy = "async"})
             .status();
-    made.arrive_and_wait();
+    ranks.Wait();
     if (world.rank() == 0) {
       ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
     }
@@ -303,14 +303,14 @@ TEST(AsyncAverage, AFlushInTheWarmUpAveragesWeightsThatWereWritten) {
 TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
   for (const int size : {2, 4}) {
     const Training training = Walks(size);
-    std::barrier<> left(size);
-    RunWorld(size, [&](Communicator& world) {
+    Meeting left(size);
+    RunWorld(size, {.meeting = &left}, [&](Communicator& world) {
       std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
       ASSERT_NE(replica, nullptr);
       Walker walker(training, world, *replica);
       for (int step = 0; step < 10; ++step) walker.Step();
       if (world.rank() == 0) replica = nullptr;
-      left.arrive_and_wait();
+      left.Wait();
       if (world.rank() == 0) return;
       for (int step = 0; step < 100; ++step) walker.Step();
     });
@@ -321,18 +321,18 @@ TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
 TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
   const Training training = Walks(2);
   Pair pair;
-  std::barrier<> left(2);
-  RunWorld(2, [&](Communicator& world) {
+  Meeting left(2);
+  RunWorld(2, {.meeting = &left}, [&](Communicator& world) {
     std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
     ASSERT_NE(replica, nullptr);
     Walker walker(training, world, *replica);
     if (world.rank() == 0) {
       pair.Arrive(walker);
       replica = nullptr;
-      left.arrive_and_wait();
+      left.Wait();
     } else {
       const bool arrived = pair.StepUntilArrived(walker);
-      left.arrive_and_wait();
+      left.Wait();
       EXPECT_NE(walker.Step(), arrived);
       EXPECT_FALSE(walker.Step());
     }
@@ -341,8 +341,8 @@ TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
 
 TEST(AsyncAverage, AnExceptionBetweenStepsEndsCleanly) {
   const Training training = Walks(3);
-  std::barrier<> thrown(3);
-  RunWorld(3, [&](Communicator& world) {
+  Meeting thrown(3);
+  RunWorld(3, {.meeting = &thrown}, [&](Communicator& world) {
     try {
       const std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
       ASSERT_NE(replica, nullptr);
@@ -354,10 +354,10 @@ TEST(AsyncAverage, AnExceptionBetweenStepsEndsCleanly) {
           throw std::runtime_error("the loss is not what it was");
         }
       }
-      thrown.arrive_and_wait();
+      thrown.Wait();
       walker.Step();
     } catch (const std::runtime_error&) {
-      thrown.arrive_and_wait();
+      thrown.Wait();
     }
   });
 }

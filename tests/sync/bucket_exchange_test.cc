@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <latch>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/harness/meeting.h"
 #include "tests/sync/bucket_training.h"
 #include "tutti/synchronizer.h"
 
@@ -222,19 +222,19 @@ TEST(BucketExchange, NamesWhatIsWrong) {
 }
 
 TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
-  std::latch checked(1);
-  RunWorld(2, [&](Communicator& world) {
+  Meeting ranks(2);
+  RunWorld(2, {.meeting = &ranks}, [&](Communicator& world) {
     const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
     Floats data(20, static_cast<float>(world.rank()));
     Floats other(20, 0);
     ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"a", 20}}}, data.data()), absl::OkStatus());
-    if (world.rank() == 1) checked.wait();
+    if (world.rank() == 1) ranks.Wait();  // until rank 0 has made its checks
     Work work = exchange->Exchange(0, data.data());
     if (world.rank() == 0) {  // here the peer has not begun the exchange
       const std::string refused = "rank 0: bucket 0 is still under way";
       EXPECT_THAT(MessageOf(exchange->Exchange(0, other.data()).Wait()), HasSubstr(refused));
       EXPECT_THAT(MessageOf(exchange->SaveState().status()), HasSubstr(refused));
-      checked.count_down();
+      ranks.Wait();
     }
     EXPECT_EQ(work.Wait(), absl::OkStatus());
     EXPECT_EQ(data, Floats(20, 0.5f));
@@ -310,8 +310,8 @@ TEST(BucketExchange, WantOfMemoryOfOneRankEndsTheExchangeOnAll) {
 }
 
 TEST(BucketExchange, GivenUpInTheMiddleItFailsOnAllRanks) {
-  std::latch first_has_ended(2);
-  RunWorld(2, [&](Communicator& world) {
+  Meeting first_has_ended(2);
+  RunWorld(2, {.meeting = &first_has_ended}, [&](Communicator& world) {
     auto exchange = MakeBucketExchange(world, "gradient_allreduce");
     Floats data(20);
     for (const int bucket : {0, 1}) {
@@ -319,7 +319,7 @@ TEST(BucketExchange, GivenUpInTheMiddleItFailsOnAllRanks) {
       ASSERT_EQ(exchange->SetBucket(bucket, {DType::kF32, {{key, 10}}}, data.data() + 10 * bucket), absl::OkStatus());
     }
     EXPECT_EQ(exchange->Exchange(0, data.data()).Wait(), absl::OkStatus());
-    first_has_ended.arrive_and_wait();
+    first_has_ended.Wait();
     if (world.rank() == 0) {
       Work second = exchange->Exchange(1, data.data() + 10);
       exchange.reset();

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/training.h"
 #include "tests/harness/world.h"
 
@@ -195,11 +195,11 @@ TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
 }
 
 TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
-  std::barrier made(3);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(3, [&](Communicator& world) {
+  Meeting made(3);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(3, {.meeting = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
-    made.arrive_and_wait();
+    made.Wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i = 5; i >= 0; --i) {
       if (world.rank() != 2 || (i != 0 && i != 3)) synchronizer->MarkReady(i);
@@ -227,11 +227,11 @@ TEST(Synchronizer, AGradientWithoutElementsIsNeverMissing) {
 }
 
 TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
-  std::barrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(2, [&](Communicator& world) {
+  Meeting made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(2, {.meeting = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
-    made.arrive_and_wait();
+    made.Wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i : {5, 4, 3, 2, 1}) synchronizer->MarkReady(i);
     synchronizer->MarkReady(world.rank() == 0 ? 0 : 1);
@@ -259,11 +259,11 @@ TEST(Synchronizer, AMarkOfNoParameterIsAnError) {
 }
 
 TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
-  std::barrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(2, [&](Communicator& world) {
+  Meeting made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(2, {.meeting = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
-    made.arrive_and_wait();
+    made.Wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i : {5, 4}) synchronizer->MarkReady(i);
     if (world.rank() == 0) {

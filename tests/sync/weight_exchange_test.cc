@@ -1,12 +1,12 @@
 // Exchanges of weights that do not end with the step to which they belong.
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/harness/meeting.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -18,13 +18,14 @@ class Abandoned : public ::testing::TestWithParam<const char*> {};
 TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
   Training training = RandomTraining(GetParam(), 3, 1);
   training.world.communicator.timeout = absl::Seconds(20);
-  std::barrier<> begun(3);
+  Meeting begun(3);
+  training.world.meeting = &begun;
   RunWorld(3, training.world, [&](Communicator& world) {
     std::unique_ptr<Replica> replica = Replica::Make(world, training.model, GetParam(), training.initial);
     ASSERT_NE(replica, nullptr);
     const Floats& gradient = training.gradients[0][world.rank()];
     for (int step = 0; step < 5; ++step) ASSERT_TRUE(replica->Step(gradient, training.lr).ok());
-    begun.arrive_and_wait();
+    begun.Wait();
     if (world.rank() == 1) {
       (void)replica->synchronizer().BeginForward();
       replica = nullptr;
@@ -57,13 +58,14 @@ TEST(WeightExchange, LowPrecisionDecentralizedDoesNotWaitForTheNeighboursMessage
   Training training = RandomTraining("low_precision_decentralized", 2, 4);
   training.world.ranks_per_node = 1;
   const History expected = Train(training);
-  std::barrier<> turn(2);
+  Meeting turn(2);
+  training.world.meeting = &turn;
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     for (std::size_t step = 0; step < training.gradients.size(); ++step) {
       // The first step of rank 1 begins when rank 0 has ended its own.
-      if (step == 0 && world.rank() == 1) turn.arrive_and_wait();
+      if (step == 0 && world.rank() == 1) turn.Wait();
       ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
-      if (step == 0 && world.rank() == 0) turn.arrive_and_wait();
+      if (step == 0 && world.rank() == 0) turn.Wait();
       EXPECT_EQ(replica.weights(), expected[step][world.rank()]) << step;
     }
   });
@@ -140,12 +142,14 @@ TEST(WeightExchange, SaveStateLosesNoExchangeThatIsUnderWay) {
 
 // A failed exchange leaves replicas in the middle of a round, also once the step has told its error.
 TEST(WeightExchange, NoStateIsSavedAfterAnExchangeThatFailed) {
-  std::barrier<> begun(2);
-  RunReplicas(RandomTraining("low_precision_decentralized", 2, 1), [&](Communicator& world, Replica& replica) {
+  Training training = RandomTraining("low_precision_decentralized", 2, 1);
+  Meeting begun(2);
+  training.world.meeting = &begun;
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
     Synchronizer& synchronizer = replica.synchronizer();
     ASSERT_TRUE(synchronizer.BeginForward().ok());
     ASSERT_TRUE(synchronizer.BeforeStep().ok());
-    begun.arrive_and_wait();
+    begun.Wait();
     world.Abort(absl::AbortedError("enough"));
     EXPECT_EQ(synchronizer.AfterStep().code(), absl::StatusCode::kAborted);
     EXPECT_EQ(synchronizer.SaveState(), "");
