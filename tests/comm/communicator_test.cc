@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/kernels/differences.h"
@@ -281,20 +282,19 @@ TEST_P(CommunicatorTest, AbortEndsEveryRank) {
 }
 
 TEST_P(CommunicatorTest, ARankThatStaysAwayIsNamed) {
+  Meeting ranks(4);
   WorldOptions late = options();
-  late.communicator.timeout = absl::Seconds(1);
-  std::atomic<int> ended{0};
+  late.meeting = &ranks;
   RunWorld(4, late, [&](Communicator& comm) {
-    if (comm.rank() == 2) {
-      for (int seen = ended; seen < 3; seen = ended) ended.wait(seen);
-      return;
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    if (comm.rank() != 2) {
+      float value = 1;
+      const absl::Status status =
+          comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, {.timeout = absl::Seconds(2)}).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 2"));
     }
-    float value = 1;
-    const absl::Status status = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum).Wait();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 2"));
-    ++ended;
-    ended.notify_all();
+    ranks.Wait();
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
@@ -54,9 +54,11 @@ class Stream {
 
 void Fill(const FakeMemory& memory, float value) { std::fill_n(memory.floats(), kCount, value); }
 
-Work AllReduce(Communicator& comm, const FakeMemory& memory, CUstream_st* stream, const char* schedule) {
-  return comm.AllReduce(memory.data(), memory.data(), kCount, DType::kF32, ReduceOp::kSum,
-                        {.schedule = *FindSchedule(Collective::kAllReduce, schedule), .stream = stream});
+Work AllReduce(Communicator& comm, const FakeMemory& memory, CUstream_st* stream, const char* schedule,
+               CallOptions options = {}) {
+  options.schedule = *FindSchedule(Collective::kAllReduce, schedule);
+  options.stream = stream;
+  return comm.AllReduce(memory.data(), memory.data(), kCount, DType::kF32, ReduceOp::kSum, options);
 }
 
 TEST(CudaGraphsTest, EveryLaunchPerformsTheCalls) {
@@ -160,22 +162,20 @@ TEST(CudaGraphsTest, OtherCallsInTheSamePlaceAreNamed) {
 
 // Where NCCL has yet to connect for the call, it waits for the peers while it records the call.
 TEST(CudaGraphsTest, ARankThatDoesNotCaptureIsNamed) {
-  WorldOptions options = OnDevices();
-  options.communicator.timeout = absl::Milliseconds(300);
   for (const bool is_first : {true, false}) {
-    RunWorld(2, options, [&](Communicator& comm) {
+    RunWorld(2, OnDevices(), [&](Communicator& comm) {
       const Stream stream(comm.rank());
       const FakeMemory memory(comm.rank(), kCount * 4);
       if (!is_first) {
         ASSERT_EQ(AllReduce(comm, memory, stream.get(), "native").Wait(), absl::OkStatus());
       }
       if (comm.rank() == 1) {
-        while (comm.status().ok()) absl::SleepFor(absl::Milliseconds(10));
+        while (comm.status().ok() && !::testing::Test::HasFailure()) absl::SleepFor(absl::Milliseconds(10));
         return;
       }
       Work work;
       const FakeGraph graph = stream.Capture([&] {
-        work = AllReduce(comm, memory, stream.get(), "native");
+        work = AllReduce(comm, memory, stream.get(), "native", {.timeout = absl::Seconds(1)});
         EXPECT_EQ(work.WaitOnStream(stream.get()).code(),
                   is_first ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kOk);
       });
@@ -249,12 +249,12 @@ TEST(CudaGraphsTest, TheScratchOfAGraphIsItsOwn) {
 
 // Ranks may capture one after the other, and more calls than a stream takes at a time.
 TEST(CudaGraphsTest, ManyCallsAndNoRankWaitsForAnother) {
-  std::latch first_has_captured(1);
-  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+  Meeting ranks(2);
+  RunWorld(2, OnDevices(0, &ranks), [&](Communicator& comm) {
     const Stream stream(comm.rank());
     const FakeMemory memory(comm.rank(), kCount * 4);
     ASSERT_EQ(AllReduce(comm, memory, stream.get(), "native").Wait(), absl::OkStatus());
-    if (comm.rank() == 1) first_has_captured.wait();
+    if (comm.rank() == 1) ranks.Wait();  // until rank 0 has captured
     std::vector<Work> works;
     const FakeGraph graph = stream.Capture([&] {
       for (int call = 0; call < 110; ++call) {
@@ -262,7 +262,7 @@ TEST(CudaGraphsTest, ManyCallsAndNoRankWaitsForAnother) {
         ASSERT_EQ(works.back().WaitOnStream(stream.get()), absl::OkStatus());
       }
     });
-    if (comm.rank() == 0) first_has_captured.count_down();
+    if (comm.rank() == 0) ranks.Wait();
     for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
     Fill(memory, 0);
     stream.Launch(graph);

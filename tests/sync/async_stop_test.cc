@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -30,14 +31,15 @@ absl::Status Step(const Training& training, Communicator& world, Replica& replic
 
 TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
   constexpr int kRanks = 3;
-  const Training training = StandingStill(kRanks);
-  std::barrier<> stopped(kRanks);
+  Training training = StandingStill(kRanks);
+  Meeting stopped(kRanks);
+  training.world.meeting = &stopped;
   Ranks flushed(kRanks);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     Synchronizer& synchronizer = replica.synchronizer();
     ASSERT_TRUE(Step(training, world, replica).ok());
     if (world.rank() == 1) synchronizer.Stop();
-    stopped.arrive_and_wait();
+    stopped.Wait();
     synchronizer.Stop();                               // the rounds have ended; this rank's thread may not know yet
     ASSERT_TRUE(Step(training, world, replica).ok());  // an average that is complete is applied
     MoveApart(world, replica);
@@ -77,35 +79,39 @@ TEST(AsyncFlush, WaitsForARankThatTrains) {
 TEST(AsyncFlush, NamesARankThatMakesNoStep) {
   Training training = StandingStill(3);
   training.world.communicator.timeout = absl::Seconds(2);
-  std::barrier<> failed(3);
-  RunReplicas(training, [&](Communicator& world, Replica& replica) {
-    ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
+  RunWorldWithLittleTime(3, training.world, [&](Communicator& world, Meeting& ranks) {
+    const absl::StatusOr<std::unique_ptr<Replica>> made =
+        Replica::Create(world, training.model, training.strategy, training.initial);
+    if (!ranks.AllOk(made.ok() ? Step(training, world, **made) : made.status())) return;
+    Replica& replica = **made;
     absl::Status status;
     if (world.rank() != 1) status = replica.synchronizer().Flush();
-    failed.arrive_and_wait();
+    ranks.Wait();
     // The background thread of rank 1 may not have told of the error yet.
-    while (world.rank() == 1 && status.ok()) status = Step(training, world, replica);
+    while (world.rank() == 1 && status.ok() && !::testing::Test::HasFailure()) status = Step(training, world, replica);
     for (const absl::Status& told : {status, world.status()}) {
-      EXPECT_THAT(told.ToString(), ::testing::HasSubstr("DEADLINE_EXCEEDED: rank 1 has made no step for 2s, while "
-                                                        "another rank waits for it in Flush; it may wait in another"));
+      EXPECT_THAT(told.ToString(),
+                  ::testing::HasSubstr(absl::StrCat(
+                      "DEADLINE_EXCEEDED: rank 1 has made no step for ", absl::FormatDuration(world.timeout()),
+                      ", while another rank waits for it in Flush; it may wait in another")));
     }
   });
 }
 
 TEST(AsyncFlush, HearsOfAnErrorOfTheTraining) {
-  const Training training = StandingStill(2);
-  std::barrier<> made(2);
-  std::barrier<> failed(2);
+  Training training = StandingStill(2);
+  Meeting ranks(2);
+  training.world.meeting = &ranks;
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     // An error that rank 1 tells while rank 0 still makes its replica ends the making.
-    made.arrive_and_wait();
+    ranks.Wait();
     if (world.rank() == 0) {
       EXPECT_THAT(replica.synchronizer().Flush().ToString(), ::testing::HasSubstr("the loss is not what it was"));
     } else {
       ASSERT_EQ(Step(training, world, replica), absl::OkStatus());
       world.Abort(absl::AbortedError("the loss is not what it was"));
     }
-    failed.arrive_and_wait();
+    ranks.Wait();
   });
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/world.h"
 #include "tutti/synchronizer.h"
 
@@ -21,48 +21,45 @@ using ::testing::HasSubstr;
 // A model whose last parameter has a bucket of its own, and whose others share the second bucket.
 class Model {
  public:
-  Model(Communicator& world, const std::string& strategy) : weights_(114) {
-    absl::StatusOr<std::unique_ptr<Synchronizer>> made =
-        Synchronizer::Create(world,
-                             {{.name = "stem", .count = 100, .shape = "100", .weights = weights_.data()},
-                              {.name = "middle", .count = 10, .shape = "10", .weights = weights_.data() + 100},
-                              {.name = "head", .count = 4, .shape = "4", .weights = weights_.data() + 110}},
-                             {.strategy = strategy, .bucket_bytes = 1000, .first_bucket_bytes = 16});
-    EXPECT_TRUE(made.ok()) << made.status();
-    if (made.ok()) synchronizer = *std::move(made);
-  }
+  Model(Communicator& world, const std::string& strategy)
+      : weights_(114),
+        made_(Synchronizer::Create(world,
+                                   {{.name = "stem", .count = 100, .shape = "100", .weights = weights_.data()},
+                                    {.name = "middle", .count = 10, .shape = "10", .weights = weights_.data() + 100},
+                                    {.name = "head", .count = 4, .shape = "4", .weights = weights_.data() + 110}},
+                                   {.strategy = strategy, .bucket_bytes = 1000, .first_bucket_bytes = 16})) {}
 
   absl::Status Step() {
-    if (absl::Status status = synchronizer->BeginForward(); !status.ok()) return status;
-    if (absl::Status status = synchronizer->BeginBackward(); !status.ok()) return status;
-    for (const int i : {2, 1, 0}) synchronizer->MarkReady(i);
-    if (absl::Status status = synchronizer->FinishBackward(); !status.ok()) return status;
-    if (absl::Status status = synchronizer->BeforeStep(); !status.ok()) return status;
-    return synchronizer->AfterStep();
+    if (!made_.ok()) return made_.status();
+    if (absl::Status status = synchronizer().BeginForward(); !status.ok()) return status;
+    if (absl::Status status = synchronizer().BeginBackward(); !status.ok()) return status;
+    for (const int i : {2, 1, 0}) synchronizer().MarkReady(i);
+    if (absl::Status status = synchronizer().FinishBackward(); !status.ok()) return status;
+    if (absl::Status status = synchronizer().BeforeStep(); !status.ok()) return status;
+    return synchronizer().AfterStep();
   }
 
-  std::unique_ptr<Synchronizer> synchronizer;
+  Synchronizer& synchronizer() { return **made_; }
 
  private:
   std::vector<float> weights_;
+  absl::StatusOr<std::unique_ptr<Synchronizer>> made_;
 };
 
 // Makes one step on two ranks, then one in which rank 1 does only `beginning`, and returns the error of rank 0.
 std::string ErrorOfStep(const std::string& strategy, const std::function<void(Synchronizer&)>& beginning) {
   std::string error;
-  absl::Notification heard;
-  RunWorld(2, {.communicator = {.timeout = absl::Milliseconds(300)}}, [&](Communicator& world) {
+  RunWorldWithLittleTime(2, {.communicator = {.timeout = absl::Seconds(1)}}, [&](Communicator& world, Meeting& ranks) {
     Model model(world, strategy);
-    EXPECT_EQ(model.Step(), absl::OkStatus());
+    if (!ranks.AllOk(model.Step())) return;
     if (world.rank() == 1) {
-      beginning(*model.synchronizer);
-      heard.WaitForNotification();
-      return;
+      beginning(model.synchronizer());
+    } else {
+      const absl::Status late = model.Step();
+      EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+      error = std::string(late.message());
     }
-    const absl::Status late = model.Step();
-    EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
-    error = std::string(late.message());
-    heard.Notify();
+    ranks.Wait();
   });
   return error;
 }
