@@ -17,7 +17,6 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr Rank kVictim = 1;
@@ -53,11 +52,9 @@ TEST(KilledByPlan, EverySurvivorNamesTheRankThatDied) {
 }
 
 TEST(KilledByPlan, ARankThatDiesWhileItJoinsIsNamed) {
-  ProcessWorld world(3, {.timeout = absl::Seconds(1)}, AllReduceUntilItFails, DiesAt(kAtConnect));
+  ProcessWorld world(3, {.timeout = absl::Minutes(5)}, AllReduceUntilItFails, DiesAt(kAtConnect));
   EXPECT_EQ(world.NextLine(kVictim), "");
-  for (const Rank rank : {0, 2}) {
-    EXPECT_THAT(world.NextLine(rank), AnyOf(HasSubstr("rank 1"), HasSubstr("missing ranks: 1"))) << "rank " << rank;
-  }
+  for (const Rank rank : {0, 2}) EXPECT_THAT(world.NextLine(rank), HasSubstr("rank 1")) << "rank " << rank;
 }
 
 // The last rank notices a second later than the others how the connecting has ended.
