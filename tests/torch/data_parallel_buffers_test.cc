@@ -10,6 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/harness/meeting.h"
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
 #include "tests/torch/normalized.h"
@@ -51,17 +52,19 @@ TEST(BatchNorm, StatisticsAreRank0sOrTheAverageOrLeftAlone) {
 TEST(BatchNorm, TheWaitForALateRankCountsAsExposed) {
   const Data data;
   const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
-  RunWorld(2, [&](Communicator& world) {
+  Meeting optimizers(2);
+  RunWorld(2, {.meeting = &optimizers}, [&](Communicator& world) {
     Normalized& net = *nets[world.rank()];
     DataParallel replicas(world, net);
     net.forward(data.inputs).square().mean().backward();
     (void)replicas.TakeStatistics();
     replicas.Step([&] {
-      if (world.rank() == 0) absl::SleepFor(absl::Milliseconds(200));
+      optimizers.Wait();
+      if (world.rank() == 0) absl::SleepFor(absl::Seconds(1));
     });
     const SyncStatistics statistics = replicas.TakeStatistics();
     if (world.rank() == 1) {
-      EXPECT_GE(statistics.exposed, absl::Milliseconds(150));
+      EXPECT_GE(statistics.exposed, absl::Milliseconds(200));
     }
     EXPECT_GE(statistics.communication, statistics.exposed);
     EXPECT_EQ(replicas.TakeStatistics().exposed, absl::ZeroDuration());
