@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -58,7 +58,8 @@ TEST(BucketExchangeOnDevice, ExchangesAsOnTheHost) {
   }
 }
 
-// The gradients are computed late, on a stream; the next exchange begins while the last one is under way.
+// The gradients are computed on a stream, after the host has looked at their exchange; the next exchange begins while
+// the last one is under way.
 TEST(BucketExchangeOnDevice, NobodyWaitsForTheGpu) {
   RunWorld(2, OnDevices(), [](Communicator& world) {
     const CudaRuntime& cuda = FakeCuda::Table();
@@ -69,10 +70,13 @@ TEST(BucketExchangeOnDevice, NobodyWaitsForTheGpu) {
     const auto exchange = MakeBucketExchange(world, "gradient_allreduce:average=false", MemoryKind::kDevice);
     ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"w", 100}}}, bucket.data()), absl::OkStatus());
     float* const values = bucket.as<float>().data();
+    std::atomic<int> looked = 0;  // at the exchanges of so many steps
     for (int step = 0; step < 4; ++step) {
       ASSERT_EQ(FakeCuda::Launch(stream,
-                                 [values, step, &world] {
-                                   std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                 [values, step, &looked, &world] {
+                                   const absl::Time limit = absl::Now() + absl::Minutes(1);
+                                   while (looked <= step && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(1));
+                                   EXPECT_GT(looked, step) << "the host waits for the gradients";
                                    // From the second step on the last sum counts once, as with torch's accumulation.
                                    const float last = step == 0 || world.rank() != 0 ? 0.0f : values[99];
                                    std::fill_n(values, 100, last + static_cast<float>(world.rank() + 1));
@@ -80,6 +84,7 @@ TEST(BucketExchangeOnDevice, NobodyWaitsForTheGpu) {
                 kCudaSuccess);
       Work work = exchange->Exchange(0, values, absl::ZeroDuration(), stream);
       EXPECT_FALSE(work.done());
+      looked = step + 1;
       ASSERT_EQ(work.WaitOnStream(stream), absl::OkStatus());
     }
     ASSERT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
