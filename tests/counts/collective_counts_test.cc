@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,7 +27,10 @@ namespace tutti {
 namespace {
 
 constexpr int kCalls = 20;  // of one kind, which are counted together
-constexpr int kRounds = 3;  // of kCalls calls each; the least of their counts is bounded
+// Rounds of all kinds, of kCalls calls of each; the least of the counts of a kind is bounded. Rounds begin so far apart
+// that a slow spell of the machine is hardly in all of them.
+constexpr int kRounds = 5;
+constexpr absl::Duration kRoundsApart = absl::Seconds(1);
 constexpr std::int64_t kLong = 4 << 20;
 constexpr std::int64_t kMinWired = 66 << 10;  // kMaxShort of transports/ucx/short_frame.h, and one more
 constexpr std::int64_t kWindow = 8 << 20;     // kMaxWindow of transports/ucx/wire.h
@@ -107,14 +111,9 @@ struct Report {
 // The phase of round `round` (from 0 on) of the calls of kind `call`.
 int PhaseOf(std::size_t call, int round) { return kFirstPhase + static_cast<int>(call) * kRounds + round; }
 
-// The rank's side: makes every call kCalls times in each of kRounds phases, and reports.
-void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::atomic<bool>& is_traced) {
-  std::vector<Buffer> buffers;
-  for (int i = 0; i < 4; ++i) buffers.push_back(comm.Allocate(kLong).value());
-  const auto call = [&](const CollectiveSpec& spec, std::size_t first) {
-    return comm.Call(spec, buffers[first].data(), buffers[first + 1].data());
-  };
-  const std::vector<CollectiveSpec> specs = AllCalls(comm.size());
+using Caller = absl::FunctionRef<Work(const CollectiveSpec& spec, std::size_t first_buffer)>;
+
+void WarmUp(const std::vector<CollectiveSpec>& specs, Caller call) {
   for (int warm_up = 0; warm_up < 2; ++warm_up) {
     for (const CollectiveSpec& spec : specs) {
       // Two calls at a time leave two in their pool: one may not have come back yet when the next begins.
@@ -128,30 +127,48 @@ void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::
   for (int warm_up = 0; warm_up < 2 * kWindow / kMinWired; ++warm_up) {
     EXPECT_EQ(call(shortest_wired, 0).Wait(), absl::OkStatus());
   }
+}
+
+// Makes the call of `spec` kCalls times in the phase `phase`, and adds to `counted` what one round counts.
+void CountCalls(Communicator& comm, const CollectiveSpec& spec, Caller call, int phase, Report& counted) {
+  for (int warm_up = 0; warm_up < kCalls; ++warm_up) EXPECT_EQ(call(spec, 0).Wait(), absl::OkStatus());
+  EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  const Counters before = comm.counters();
+  std::int64_t allocating = 0;
+  BeginPhase(phase);
+  for (int n = 0; n < kCalls; ++n) {
+    const std::int64_t allocations_before = allocations;
+    EXPECT_EQ(call(spec, 0).Wait(), absl::OkStatus());
+    if (allocations != allocations_before) ++allocating;
+  }
+  BeginPhase(kNotCounted);
+  counted.allocating = std::min(counted.allocating, allocating);
+  const Counters after = comm.counters();
+  counted.wire_bytes += after.wire_bytes - before.wire_bytes;
+  counted.staged_bytes += after.staged_bytes - before.staged_bytes;
+}
+
+// The rank's side: makes every call kCalls times in each of kRounds phases, and reports.
+void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::atomic<bool>& is_traced) {
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 4; ++i) buffers.push_back(comm.Allocate(kLong).value());
+  const auto call = [&](const CollectiveSpec& spec, std::size_t first) {
+    return comm.Call(spec, buffers[first].data(), buffers[first + 1].data());
+  };
+  const std::vector<CollectiveSpec> specs = AllCalls(comm.size());
+  WarmUp(specs, call);
   report("ready");
   while (!is_traced.load()) absl::SleepFor(absl::Milliseconds(1));
+  std::vector<Report> counted(specs.size(), Report{.allocating = kCalls});
+  for (int round = 0; round < kRounds; ++round) {
+    const absl::Time next = absl::Now() + kRoundsApart;
+    for (std::size_t i = 0; i < specs.size(); ++i) CountCalls(comm, specs[i], call, PhaseOf(i, round), counted[i]);
+    absl::SleepFor(next - absl::Now());
+  }
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    Report counted{.allocating = kCalls};
-    counted.Read(comm.PlanFor(specs[i]).value());
-    for (int warm_up = 0; warm_up < kCalls; ++warm_up) EXPECT_EQ(call(specs[i], 0).Wait(), absl::OkStatus());
-    for (int round = 0; round < kRounds; ++round) {
-      EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
-      const Counters before = comm.counters();
-      std::int64_t allocating = 0;
-      BeginPhase(PhaseOf(i, round));
-      for (int n = 0; n < kCalls; ++n) {
-        const std::int64_t allocations_before = allocations;
-        EXPECT_EQ(call(specs[i], 0).Wait(), absl::OkStatus());
-        if (allocations != allocations_before) ++allocating;
-      }
-      BeginPhase(kNotCounted);
-      counted.allocating = std::min(counted.allocating, allocating);
-      const Counters after = comm.counters();
-      counted.wire_bytes += after.wire_bytes - before.wire_bytes;
-      counted.staged_bytes += after.staged_bytes - before.staged_bytes;
-    }
-    counted.wire_bytes /= kRounds * kCalls;
-    report(counted.ToLine());
+    counted[i].Read(comm.PlanFor(specs[i]).value());
+    counted[i].wire_bytes /= kRounds * kCalls;
+    report(counted[i].ToLine());
   }
   EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
   BeginPhase(kEnd);
