@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <iterator>
+#include <limits>
 #include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -23,6 +27,9 @@ namespace tutti {
 namespace {
 
 constexpr absl::Duration kLate = absl::Milliseconds(400);
+// Rounds of waits of all kinds. The least that a kind takes in a round is bounded: rounds are seconds apart, so that a
+// slow spell of the machine is hardly in all of them.
+constexpr int kRounds = 3;
 constexpr std::int64_t kSizes[] = {4, 64 << 10, 4 << 20};  // bytes of a bucket
 
 // Who waits: the engine's thread, while the rank computes (which it does not in this test: it sleeps), or the caller.
@@ -52,16 +59,12 @@ std::int64_t CpuOfProcess() {
 }
 
 // Rank 0 exchanges buckets for which rank 1 is late, and reports for each: nanoseconds of wall time and of processor
-// time in the wait.
-void Exchange(Communicator& comm, const ProcessWorld::Report& report, Shared& shared) {
-  const absl::StatusOr<Strategy> strategy = ParseStrategy("gradient_allreduce");
-  ASSERT_TRUE(strategy.ok()) << strategy.status();
-  int counted = 0;
-  report("ready");
-  while (!shared.may_begin.load()) absl::SleepFor(absl::Milliseconds(1));
+// time in the wait. `counted` counts the waits.
+void Exchange(Communicator& comm, const Strategy& strategy, const ProcessWorld::Report& report, Shared& shared,
+              int& counted) {
   for (const std::int64_t bytes : kSizes) {
     Buffer buffer = comm.Allocate(bytes).value();
-    absl::StatusOr<BoundPlan> bucket = comm.Bind(*strategy, DType::kF32, bytes / 4, 0, {.out = buffer.data()});
+    absl::StatusOr<BoundPlan> bucket = comm.Bind(strategy, DType::kF32, bytes / 4, 0, {.out = buffer.data()});
     ASSERT_TRUE(bucket.ok()) << bucket.status();
     for (int warm_up = 0; warm_up < 20; ++warm_up) ASSERT_EQ(bucket->Start().Wait(), absl::OkStatus());
     for (const Waiter waiter : kWaiters) {
@@ -86,6 +89,15 @@ void Exchange(Communicator& comm, const ProcessWorld::Report& report, Shared& sh
       ASSERT_EQ(work.Wait(), absl::OkStatus());
     }
   }
+}
+
+void ExchangeInRounds(Communicator& comm, const ProcessWorld::Report& report, Shared& shared) {
+  const absl::StatusOr<Strategy> strategy = ParseStrategy("gradient_allreduce");
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  report("ready");
+  while (!shared.may_begin.load()) absl::SleepFor(absl::Milliseconds(1));
+  int counted = 0;
+  for (int round = 0; round < kRounds; ++round) Exchange(comm, *strategy, report, shared, counted);
   ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
   BeginPhase(kEnd);
 }
@@ -143,23 +155,34 @@ class LatePeerSlow : public testing::TestWithParam<Path> {
         shared_(*new (page_) Shared),
         ranks_(
             2, {.timeout = absl::Minutes(1), .mapping = GetParam().mapping},
-            [this](Communicator& comm, const ProcessWorld::Report& report) { Exchange(comm, report, shared_); },
+            [this](Communicator& comm, const ProcessWorld::Report& report) { ExchangeInRounds(comm, report, shared_); },
             nullptr, GetParam().ranks_per_node) {
     for (const Rank rank : {0, 1}) EXPECT_EQ(ranks_.NextLine(rank), "ready");
   }
   ~LatePeerSlow() override { munmap(page_, sizeof(Shared)); }
 
-  // Calls `check` for each wait with its number and the nanoseconds that it took, of the clock and of a processor.
-  template <typename Check>
-  void ForEachWait(Check check) {
-    int wait = 0;
+  // One wait of rank 0: its number, and the nanoseconds that it took, of the clock and of a processor.
+  struct Wait {
+    int number = 0;
+    std::int64_t passed = 0;
+    std::int64_t used = 0;
+  };
+
+  // Calls `check` for each kind of wait, with its wait of each round.
+  void ForEachKind(absl::FunctionRef<void(const std::vector<Wait>& rounds)> check) {
+    constexpr auto kKinds = std::size(kSizes) * std::size(kWaiters);
+    std::vector<std::vector<Wait>> kinds(kKinds);
+    for (int number = 0; number < kRounds * static_cast<int>(kKinds); ++number) {
+      Wait& wait = kinds[static_cast<std::size_t>(number) % kKinds].emplace_back(Wait{.number = number});
+      const std::vector<std::string> words = absl::StrSplit(ranks_.NextLine(0), ' ');
+      ASSERT_TRUE(words.size() == 2 && absl::SimpleAtoi(words[0], &wait.passed) &&
+                  absl::SimpleAtoi(words[1], &wait.used));
+    }
+    auto kind = kinds.begin();
     for (const std::int64_t bytes : kSizes) {
       for (const Waiter waiter : kWaiters) {
         SCOPED_TRACE(absl::StrCat(bytes, " bytes, awaited by the ", waiter == Waiter::kEngine ? "engine" : "caller"));
-        const std::vector<std::string> words = absl::StrSplit(ranks_.NextLine(0), ' ');
-        std::int64_t passed = 0, used = 0;
-        ASSERT_TRUE(words.size() == 2 && absl::SimpleAtoi(words[0], &passed) && absl::SimpleAtoi(words[1], &used));
-        check(wait++, passed, used);
+        check(*kind++);
       }
     }
   }
@@ -171,8 +194,12 @@ class LatePeerSlow : public testing::TestWithParam<Path> {
 
 TEST_P(LatePeerSlow, TakesAFewPercentOfAProcessor) {
   shared_.may_begin = true;
-  ForEachWait([](int /*wait*/, std::int64_t passed, std::int64_t used) {
-    EXPECT_LE(used, passed * 3 / 100) << "nanoseconds of processor time in a wait of " << passed;
+  ForEachKind([](const std::vector<Wait>& rounds) {
+    double least = 1;
+    for (const Wait& wait : rounds) {
+      least = std::min(least, static_cast<double>(wait.used) / static_cast<double>(wait.passed));
+    }
+    EXPECT_LE(least, 0.03) << "of a processor";
   });
 }
 
@@ -181,16 +208,24 @@ TEST_P(LatePeerSlow, SleepsAndLooksNowAndThen) {
   if (!traced.ok()) GTEST_SKIP() << "system calls cannot be counted here: " << traced.status();
   shared_.may_begin = true;
   ASSERT_EQ(traced->TraceUntilEnd(), absl::OkStatus());
-  ForEachWait([&](int wait, std::int64_t passed, std::int64_t /*used*/) {
-    const SystemCalls& counts = traced->counts(0, kFirstPhase + wait);
-    const auto count = [&](const std::string& name) {
-      const auto found = counts.calls.find(name);
-      return found == counts.calls.end() ? 0 : found->second;
-    };
-    // A rank that waits looks every 50 ms (Engine::kRestSlice); some sleeps more belong to the start of the bucket.
-    EXPECT_LE(count("futex wait") + count("ppoll"), 2 * passed / 50'000'000 + 20) << counts.ToString();
+  ForEachKind([&](const std::vector<Wait>& rounds) {
+    std::int64_t least_sleeps = std::numeric_limits<std::int64_t>::max(), least_yields = least_sleeps;
+    std::string all;
+    for (const Wait& wait : rounds) {
+      const SystemCalls& counts = traced->counts(0, kFirstPhase + wait.number);
+      const auto count = [&](const std::string& name) {
+        const auto found = counts.calls.find(name);
+        return found == counts.calls.end() ? 0 : found->second;
+      };
+      // A rank that waits looks every 50 ms (Engine::kRestSlice).
+      const std::int64_t looks = 2 * wait.passed / 50'000'000;
+      least_sleeps = std::min(least_sleeps, count("futex wait") + count("ppoll") - looks);
+      least_yields = std::min(least_yields, count("sched_yield"));
+      absl::StrAppend(&all, "\n", counts.ToString());
+    }
+    EXPECT_LE(least_sleeps, 20) << "some belong to the start of the bucket; in all rounds:" << all;
     // The polls before the first sleep: up to the limit of Backoff, and for messages those of MessageWait.
-    EXPECT_LE(count("sched_yield"), 300) << counts.ToString();
+    EXPECT_LE(least_yields, 300) << "in all rounds:" << all;
   });
   traced->Kill();
 }
