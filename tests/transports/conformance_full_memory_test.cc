@@ -1,6 +1,7 @@
 // The part of the conformance suite in which a peer takes nothing of what is sent to it.
 #include <time.h>
 
+#include <algorithm>
 #include <deque>
 #include <string>
 
@@ -17,6 +18,10 @@ struct Flood {
   std::size_t bytes;
 };
 
+// The longest Shutdown, which takes two seconds by its contract, on machines that stand still for seconds: a Shutdown
+// that waited for the peer would not end. Also the longest Sleep after a Wake.
+constexpr absl::Duration kSoon = absl::Seconds(30);
+
 // Messages that are more than the memory between two ranks holds: sends wait until the peer takes them.
 constexpr Flood kFloods[] = {{1000, 4 << 10}, {1, 160'000'000}};
 
@@ -26,11 +31,31 @@ absl::Duration CpuTimeOfThisThread() {
   return absl::DurationFromTimespec(time);
 }
 
+constexpr absl::Duration kRest = absl::Milliseconds(100);
+
+// The processor time of a rank that has nothing to do for kRest.
+absl::Duration CpuOfRest(RankDriver& me) {
+  const absl::Duration cpu = CpuTimeOfThisThread();
+  const absl::Time start = absl::Now();
+  while (absl::Now() < start + kRest) {
+    me.transport.Progress();
+    me.transport.Sleep(start + kRest);
+    EXPECT_TRUE(me.FirstLoss().ok());
+  }
+  EXPECT_LT(absl::Now(), start + kRest + kSoon);
+  return CpuTimeOfThisThread() - cpu;
+}
+
+// The least of three rests: while the first begins, the rank may still move what the memory between the ranks holds.
+absl::Duration LeastCpuOfRests(RankDriver& me) {
+  absl::Duration least = CpuOfRest(me);
+  for (int more = 0; more < 2 && least >= kRest / 2; ++more) least = std::min(least, CpuOfRest(me));
+  return least;
+}
+
 }  // namespace
 
 TEST_P(TransportConformance, APeerThatTakesNothingKeepsNobodyAwakeAndHoldsNobodyUp) {
-  constexpr absl::Duration kRest = absl::Milliseconds(100);
-  constexpr absl::Duration kSoon = absl::Seconds(5);  // on slow machines
   for (const Flood& flood : kFloods) {
     std::atomic<bool> flooded = false;
     std::atomic<bool> over = false;
@@ -40,18 +65,11 @@ TEST_P(TransportConformance, APeerThatTakesNothingKeepsNobodyAwakeAndHoldsNobody
       if (me.rank == 0) {
         const std::string data(flood.bytes, 'x');
         for (std::size_t i = 0; i < ops.size(); ++i) me.Send(1, i, data, &ops[i]);
-        const absl::Time start = absl::Now();
-        const absl::Duration cpu = CpuTimeOfThisThread();
-        while (absl::Now() < start + kRest) {
-          me.transport.Progress();
-          me.transport.Sleep(start + kRest);
-          EXPECT_TRUE(me.FirstLoss().ok());
-        }
-        EXPECT_LT(absl::Now(), start + kRest + kSoon);
-        EXPECT_LT(CpuTimeOfThisThread() - cpu, kRest / 2);
+        EXPECT_LT(LeastCpuOfRests(me), kRest / 2);
+        const absl::Time woken = absl::Now();
         me.transport.Wake();
-        me.transport.Sleep(absl::Now() + absl::Minutes(1));
-        EXPECT_LT(absl::Now(), start + kRest + kSoon);
+        me.transport.Sleep(woken + absl::Minutes(1));
+        EXPECT_LT(absl::Now(), woken + kSoon);
         flooded = true;
         flooded.notify_all();
         const absl::Status error = me.AwaitError();
@@ -93,7 +111,7 @@ TEST_P(TransportConformanceSlow, AGoodbyeToAPeerThatTakesNothingEnds) {
     for (std::size_t i = 0; i < ops.size(); ++i) me.Send(1, i, data, &ops[i]);
     const absl::Time start = absl::Now();
     me.transport.Shutdown(absl::OkStatus());
-    EXPECT_LT(absl::Now(), start + absl::Seconds(7));
+    EXPECT_LT(absl::Now(), start + kSoon);
     for (const Op& op : ops) EXPECT_EQ(op.calls, 1);
     over = true;
     over.notify_all();

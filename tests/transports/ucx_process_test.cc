@@ -289,7 +289,7 @@ void FloodAStoppedRank(const TransportMaker& maker, const std::function<void(For
     const absl::Status error = me.rank == 0 && !said_by_rank_0.ok() ? said_by_rank_0 : me.AwaitError();
     const absl::Time start = absl::Now();
     me.transport.Shutdown(error);
-    EXPECT_LT(absl::Now(), start + absl::Seconds(7));
+    EXPECT_LT(absl::Now(), start + absl::Seconds(30));  // two seconds, and a stall of the machine
     for (const Op& op : ops) {
       EXPECT_EQ(op.calls, 1);
       // The other survivor may have told of the death first.
