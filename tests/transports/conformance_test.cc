@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/transports/payload.h"
+#include "tests/transports/sockets_at.h"
 
 namespace tutti {
 namespace {
@@ -250,6 +251,7 @@ TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
     if (me.rank == 0) {
       for (std::size_t i = 0; i < kMessages; ++i) me.Send(1, i, data[i], &ops[i]);
       me.transport.Drain();
+      AwaitAllDelivery();
       arrived = true;
       arrived.notify_one();
       me.DriveUntil([&] { return drained && all_ended(); });

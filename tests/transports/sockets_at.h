@@ -2,6 +2,9 @@
 #ifndef TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
 #define TUTTI_TESTS_TRANSPORTS_SOCKETS_AT_H_
 
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +13,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/descriptors.h"
@@ -32,6 +36,20 @@ inline std::vector<int> SocketsWith(const std::string& address, decltype(getsock
 inline std::vector<int> SocketsAt(const std::string& address) { return SocketsWith(address, getsockname); }
 // The other ends of what the socket that listens, or has listened, at `address` has accepted.
 inline std::vector<int> SocketsConnectedTo(const std::string& address) { return SocketsWith(address, getpeername); }
+
+// Waits until the kernel of the other end has all that has been written to `socket`, a TCP connection.
+inline void AwaitDelivery(int socket) {
+  int unacknowledged = 1;
+  while (ioctl(socket, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0) std::this_thread::yield();
+}
+// The same for all TCP connections of this process.
+inline void AwaitAllDelivery() {
+  for (const int fd : OpenDescriptors()) {
+    int protocol = 0;
+    socklen_t bytes = sizeof(protocol);
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 && protocol == IPPROTO_TCP) AwaitDelivery(fd);
+  }
+}
 
 // The number of those sockets, which `sockets` counts, that a child keeps which is forked now; -1 when the child did
 // not end well.

@@ -80,10 +80,8 @@ struct HalfAMessage {
   }
   void Write(const std::string& bytes) {
     ASSERT_EQ(write(short_wire, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-    for (int i = 0; i < 20; ++i) {
-      me().Progress();
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    AwaitDelivery(short_wire);
+    me().Drain();
   }
   void WriteHalf() {
     const ucx::ShortHeader header = {.tag = kTag, .bytes = kBytes};

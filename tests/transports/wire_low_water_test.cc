@@ -1,8 +1,5 @@
 // The number of bytes of which the kernel tells a rank that waits for a payload (SO_RCVLOWAT).
-#include <linux/sockios.h>
-
-#include <thread>
-
+#include "tests/transports/sockets_at.h"
 #include "tests/transports/wire_pair.h"
 #include "transports/ucx/wire.h"
 
@@ -21,8 +18,7 @@ class Receiver {
   void Write(std::size_t bytes) {
     ASSERT_EQ(send(raw_.get(), frame_.data() + written_, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     written_ += bytes;
-    int unacknowledged = 1;
-    while (ioctl(raw_.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0) std::this_thread::yield();
+    AwaitDelivery(raw_.get());
   }
   void Close() { raw_ = UnsharedFd(); }
   // Whether the rank is told of something in the next milliseconds.
