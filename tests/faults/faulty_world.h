@@ -18,17 +18,19 @@ struct Outcome {
   std::string wrong;  // the first result that is not what it should be although its status was OK; "": none
 };
 
+// A timeout by which nothing ends but by a mistake.
+inline constexpr absl::Duration kLongTimeout = absl::Seconds(60);
+
+// A timeout for worlds that lose messages. On a busy machine RunWithFaults takes a longer one.
+inline constexpr absl::Duration kShortTimeout = absl::Milliseconds(200);
+
 struct FaultyWorld {
   int size = 3;
   std::string transport = "inproc";
   FaultPlan plan;
-  // The default is so long that no call ends by it: a test of calls that end by their timeout sets another one.
-  absl::Duration timeout = absl::Seconds(60);
+  absl::Duration timeout = kLongTimeout;  // a test of calls that end by their timeout sets a shorter one
   int ranks_per_node = 0;
 };
-
-// A timeout for worlds that lose messages, long enough for busy machines.
-inline constexpr absl::Duration kShortTimeout = absl::Milliseconds(200);
 
 struct Endings {
   std::vector<Outcome> ranks;
@@ -36,8 +38,9 @@ struct Endings {
   absl::Duration took;
 };
 
-// Runs `body` on every rank of a world that does everything by messages. A rank that cannot join ends with that error;
-// where no fault explains that, the machine was too slow for the timeout, and gets twice the time.
+// Runs `body` on every rank of a world that does everything by messages. A rank that cannot join ends with that error.
+// Where no fault explains that a timeout shorter than kLongTimeout has passed, the machine was too slow, and the world
+// is run again with twice the time, up to 16 times the first one.
 Endings RunWithFaults(const FaultyWorld& world, const std::function<Outcome(Communicator&)>& body);
 
 // Whether `status` is DeadlineExceeded of a wait at the store that lists `rank` among those that did not come. A rank
