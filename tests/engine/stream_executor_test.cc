@@ -328,11 +328,13 @@ TEST(StreamExecutorTest, MemoryThatIsNotTheDevicesIsRefused) {
 }
 
 TEST(StreamExecutorTest, ARankThatDoesNotComeIsNamed) {
-  StreamWorld world(3, On::kStreams, absl::Milliseconds(300));
+  StreamWorld world(3, On::kStreams, absl::Seconds(2));
   const auto programs = world.Programs(AllReducePlans(3, 8));
+  std::latch both(2);
   world.OnEveryRank([&](StreamRank& rank) {
     if (rank.rank == 1) return;
     const FakeMemory memory(rank.rank, 32);
+    both.arrive_and_wait();  // a rank that comes much later than the other one would be named
     Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()});
     const absl::Status status = work.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <latch>
 #include <string>
 #include <vector>
 
@@ -81,11 +82,13 @@ TEST_P(StreamFirstCallsTest, TheDriverServesOthersWhileNcclWaits) {
 
 TEST_P(StreamFirstCallsTest, ARankThatNeverCallsIsNamedAtTheDeadline) {
   const int misuses = FakeNccl::Misuses();
-  StreamWorld world(3, StreamWorld::On::kStreams, absl::Milliseconds(300));
+  StreamWorld world(3, StreamWorld::On::kStreams, absl::Seconds(2));
   const auto programs = world.Programs(PlansOf(3));
+  std::latch both(2);
   world.OnEveryRank([&](StreamRank& rank) {
     if (rank.rank == 1) return;
     const FakeMemory memory(rank.rank, 32);
+    both.arrive_and_wait();  // a rank that comes much later than the other one would be named
     const absl::Status status =
         rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
