@@ -33,7 +33,7 @@ def one_rank_dies(rank):
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
     error = error_of(lambda: [dist.all_reduce(tensor) for _ in range(10**9)])
-    assert time.monotonic() - begin < 5  # seconds; two on a machine that is not busy
+    assert time.monotonic() - begin < 20  # seconds; the timeout is 30
     assert isinstance(error, dist.DistBackendError) and "rank 1" in str(error), error
 
 
@@ -47,7 +47,7 @@ def a_new_group_has_a_dead_member(rank):
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
     error = error_of(lambda: dist.new_group([0, 1, 2]))
-    assert time.monotonic() - begin < 10  # seconds; the timeout is 60
+    assert time.monotonic() - begin < 40  # seconds; the timeout is 60
     assert isinstance(error, dist.DistBackendError) and "rank 1" in str(error), error
     dist.all_reduce(tensor := torch.ones(3), group=dist.new_group([0, 2], use_local_synchronization=True))
     assert tensor.eq(2).all()
@@ -146,16 +146,17 @@ def tags_out_of_order(rank):
 
 
 def a_receive_posted_long_before(rank):
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=5))
     if rank == 0:
-        work = dist.irecv(tensor := torch.zeros(1), 1)
-        time.sleep(2.5)  # longer than the group's timeout
+        work = dist.irecv(tensor := torch.zeros(1), 1, group=group)
+        time.sleep(6)  # longer than the group's timeout
         dist.barrier()
         work.wait()
         assert tensor[0] == 1
     else:
-        time.sleep(2.5)
+        time.sleep(6)
         dist.barrier()
-        dist.send(torch.ones(1), 0)
+        dist.send(torch.ones(1), 0, group=group)
 
 
 def results_arrive_when_the_work_was_dropped(rank):
@@ -340,7 +341,7 @@ def interrupted_training(rank, strategy, wait):
     ("async:warmup_steps=0,sync_interval_ms=1", "flush")
 ])
 def test_ctrl_c_in_training(strategy, wait):
-    assert max(run_ranks(2, interrupted_training, strategy, wait)) < 5
+    assert max(run_ranks(2, interrupted_training, strategy, wait)) < 20  # seconds; the timeout is 30
 
 
 def many_groups(rank):
@@ -416,7 +417,7 @@ def monitored_barriers_of_two_worlds_with_one_store(rank):
     "function, timeout",
     [(another_group_times_out, 30), (another_group_is_collected, 30), (two_groups_on_two_threads, 30),
      (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30),
-     (a_then_that_waits_for_an_earlier_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
+     (a_then_that_waits_for_an_earlier_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 30),
      (results_arrive_when_the_work_was_dropped, 30),
      (a_barrier_after_calls_that_nobody_waits_for, 30),
      (a_barrier_after_one_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),

@@ -499,7 +499,7 @@ def dies_in_async(rank):
 
 
 def test_async_that_lost_a_rank():
-    assert run_ranks(2, dies_in_async, may_die=[1])[0] < 5
+    assert run_ranks(2, dies_in_async, may_die=[1])[0] < 20  # seconds; the timeout is 30
 
 
 class BadBatch(Exception):

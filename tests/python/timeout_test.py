@@ -163,7 +163,7 @@ def a_rank_that_stops_training(rank, steps_of_rank_1, stops_before=None, find_un
 # DDP has one bucket in the first step. In the second one it makes others, by a call of its own group.
 @pytest.mark.parametrize("steps, names", [(0, "0.weight … 5.bias"), (2, "4.weight … 5.bias"), (3, "4.weight … 5.bias")])
 def test_a_timeout_of_register_names_the_bucket_its_parameters_and_the_step(monkeypatch, steps, names):
-    monkeypatch.setenv("TUTTI_TIMEOUT", "2")
+    monkeypatch.setenv("TUTTI_TIMEOUT", "5")
     (error, _), (of_peer, made) = ranks.run_ranks(2, a_rank_that_stops_training, steps, timeout=None)
     assert of_peer is None and made == steps
     assert re.search(r"timeout.*rank 0 waited .* for rank 1 .*; the training waited for bucket 0 \(parameters "
@@ -172,7 +172,7 @@ def test_a_timeout_of_register_names_the_bucket_its_parameters_and_the_step(monk
 
 @pytest.mark.parametrize("find_unused", [False, True])
 def test_a_timeout_of_a_later_bucket_names_the_same_step(monkeypatch, find_unused):
-    monkeypatch.setenv("TUTTI_TIMEOUT", "2")
+    monkeypatch.setenv("TUTTI_TIMEOUT", "5")
     (error, _), _ = ranks.run_ranks(2, a_rank_that_stops_training, 3, 1, find_unused, timeout=None)
     assert re.search(r"waited for bucket 2 \(parameters 0.weight … 1.bias\) in training step 3 \(from 0 on\)", error), error
 
