@@ -533,11 +533,36 @@ def misuse(rank):
     with optimizer.skip_synchronize():
         texts.append(raised_by(optimizer.step))
     texts.append(raised_by(net(torch.ones(1, 2)).sum().backward))
-    optimizer.step()
+    texts.append(raised_by(optimizer.step))
     embedding = torch.nn.Embedding(3, 2, sparse=True)
     hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), 0.1))
     texts.append(raised_by(embedding(torch.tensor([1])).sum().backward))
     return texts
+
+
+CHANGED_ON_THE_WAY = ("were changed while they were on their way: call optimizer.synchronize() before gradients are "
+                      "clipped or unscaled, and optimizer.step() inside optimizer.skip_synchronize()")
+
+
+def clips_on_the_way(rank):
+    net = torch.nn.Linear(2, 1)
+    texts = []
+    for compression in (hvd.Compression.none, hvd.Compression.fp16):
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), compression=compression)
+        net(torch.ones(1, 2)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+        texts.append(raised_by(optimizer.step))
+        optimizer.zero_grad()
+        net(torch.full((1, 2), 1.0 + rank)).sum().backward()
+        optimizer.step()
+        texts.append(net.weight.grad.tolist())
+    return texts
+
+
+def test_gradients_that_are_changed_on_their_way_are_named():
+    for rank, texts in enumerate(on_two_ranks(clips_on_the_way)):
+        error = f"RuntimeError: rank {rank}: 2 gradient(s), the first of shape (1,), {CHANGED_ON_THE_WAY}"
+        assert texts == [error, [[1.5, 1.5]]] * 2
 
 
 def test_misuse_of_the_optimizer_is_named():
@@ -559,6 +584,7 @@ def test_misuse_of_the_optimizer_is_named():
             f"RuntimeError: rank {rank}: a gradient of shape (1, 2) was computed more than "
             "backward_passes_per_step=1 times before optimizer.step(): give hvd.DistributedOptimizer a larger "
             "backward_passes_per_step",
+            f"RuntimeError: rank {rank}: 1 gradient(s), the first of shape (1, 2), {CHANGED_ON_THE_WAY}",
             f"NotImplementedError: hvd.DistributedOptimizer: rank {rank}: the gradient of a parameter of shape (3, 2) "
             "is sparse; make the embedding with sparse=False, or say sparse_as_dense=True"
         ]

@@ -89,9 +89,9 @@ class _Exchange:
         self._sparse_as_dense = sparse_as_dense
         self._parameters: list[torch.nn.Parameter] = []
         self._counts: list[int] = []  # backward passes of each parameter since the last step
-        # What was sent for the first parameters of the list: the call, the gradient, what travels, and its context. All
-        # ranks send in the order of the list, whatever the order in which their backward computes.
-        self._sent: list[tuple[dist.Work, torch.Tensor, torch.Tensor, Any]] = []
+        # What was sent for the first parameters of the list: the call, the gradient and its version, what travels, and
+        # its context. All ranks send in the order of the list, whatever the order in which their backward computes.
+        self._sent: list[tuple[dist.Work, torch.Tensor, int, torch.Tensor, Any]] = []
         self._is_synchronized = False
         self._skips = 0
         self._own = OwnGroup(lambda: (p.device for group in optimizer.param_groups for p in group["params"]))
@@ -112,14 +112,22 @@ class _Exchange:
         self._watch_new_parameters()
         while len(self._sent) < len(self._parameters):
             self._send_next()
-        for work, gradient, sent, context in self._sent:
+        changed: list[torch.Size] = []
+        for work, gradient, version, sent, context in self._sent:
             work.wait()
+            if gradient._version != version:  # by the script: what an exchange writes does not count
+                changed.append(gradient.shape)
             averaged = self._compression.decompress(sent, context)
             if averaged is not gradient:
                 gradient.copy_(averaged)
         self._sent.clear()
         self._counts = [0] * len(self._parameters)
         self._is_synchronized = True
+        if changed:
+            raise RuntimeError(
+                f"rank {world.rank()}: {len(changed)} gradient(s), the first of shape {tuple(changed[0])}, were changed "
+                "while they were on their way: call optimizer.synchronize() before gradients are clipped or unscaled, "
+                "and optimizer.step() inside optimizer.skip_synchronize()")
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -181,7 +189,7 @@ class _Exchange:
             parameter.grad = parameter.grad.to_dense()
         sent, context = self._compression.compress(parameter.grad)
         work = dist.all_reduce(sent, op=self._op, group=self._own.group, async_op=True)
-        self._sent.append((work, parameter.grad, sent, context))
+        self._sent.append((work, parameter.grad, parameter.grad._version, sent, context))
 
     def _before_update(self) -> None:
         if self._skips == 0:
