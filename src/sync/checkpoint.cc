@@ -36,24 +36,23 @@ bool AreStateless(absl::Span<const ExchangeBucket> buckets) {
 }
 
 absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool own) {
-  const auto misfit = [&](std::size_t b, const auto&... what) {
+  const auto misfit = [&](const auto&... what) {
     return absl::InvalidArgumentError(
-        absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b, what...,
+        absl::StrCat("state of rank ", checkpoint.owner.rank, ": ", what...,
                      "; the parameters and bucket sizes must be those of the saved state"));
   };
   if (IsStateless(checkpoint) && AreStateless(buckets)) return absl::OkStatus();
   if (checkpoint.buckets.size() != buckets.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": number of buckets is ",
-                                                   checkpoint.buckets.size(), ", expected ", buckets.size()));
+    return misfit("number of buckets is ", checkpoint.buckets.size(), ", expected ", buckets.size());
   }
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const CheckpointBucket& saved = checkpoint.buckets[b];
     if (saved.count != buckets[b].count()) {
-      return misfit(b, " has ", saved.count, " elements, expected ", buckets[b].count());
+      return misfit("bucket ", b, " has ", saved.count, " elements, expected ", buckets[b].count());
     }
     for (const StateRange& state : buckets[b].states()) {
       if (Fits(Find(saved.states, state), state, own)) continue;
-      return misfit(b, " has no ", state.name, " of ", state.range.bytes, " bytes");
+      return misfit("bucket ", b, " has no ", state.name, " of ", state.range.bytes, " bytes");
     }
   }
   return absl::OkStatus();

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -35,7 +35,7 @@ class BlameBetweenNodes : public ::testing::TestWithParam<std::string> {
     options.transport = GetParam();
     options.ranks_per_node = 1;
     options.communicator.timeout = timeout;
-    RunWorldWithLittleTime(size, options, [&](Communicator& comm, Meeting& ranks) {
+    RunWorldWithLittleTime(size, options, [&](Communicator& comm, RankBarrier& ranks) {
       if (!ranks.AllOk(comm.Barrier().Wait())) return;
       if (comm.rank() == size - 1) {
         (void)ranks.AllOk(absl::OkStatus());
@@ -71,7 +71,7 @@ TEST_P(BlameBetweenNodes, LooksBehindRanksThatWaitForEachOtherInDifferentCalls) 
     options.ranks_per_node = ranks_per_node;
     options.communicator.timeout = absl::Seconds(2);
     options.communicator.mapping = CommunicatorOptions::Mapping::kNever;
-    RunWorldWithLittleTime(3, options, [&](Communicator& comm, Meeting& ranks) {
+    RunWorldWithLittleTime(3, options, [&](Communicator& comm, RankBarrier& ranks) {
       if (!ranks.AllOk(comm.Barrier().Wait())) return;
       if (comm.rank() == 2) {
         (void)ranks.AllOk(absl::OkStatus());

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -111,7 +111,7 @@ TEST_P(GroupTest, RefusesMembersThatMakeNoSense) {
 }
 
 TEST_P(GroupTest, NamesAMemberThatDoesNotComeAndHarmsNobody) {
-  RunWorldWithLittleTime(3, options(absl::Seconds(1)), [](Communicator& world, Meeting& ranks) {
+  RunWorldWithLittleTime(3, options(absl::Seconds(1)), [](Communicator& world, RankBarrier& ranks) {
     if (!ranks.AllOk(absl::OkStatus())) return;  // ranks 0 and 2 go on at the same time
     if (world.rank() != 1) {
       const absl::Status status = world.Group({1, 2, 0}, "one is missing").status();

@@ -13,7 +13,7 @@
 
 #include "tests/comm/checked_call.h"
 #include "tests/harness/calls.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/kernels/differences.h"
@@ -222,8 +222,8 @@ TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
 // private.
 TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
   for (const std::int64_t count : {64, 400'000}) {
-    Meeting ranks(3);
-    RunWorld(3, {.transport = GetParam(), .meeting = &ranks}, [&](Communicator& comm) {
+    RankBarrier ranks(3);
+    RunWorld(3, {.transport = GetParam(), .barrier = &ranks}, [&](Communicator& comm) {
       auto group = comm.Group({0, 1, 2}, "of three");
       ASSERT_TRUE(group.ok()) << group.status();
       if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/kernels/differences.h"
@@ -282,9 +282,9 @@ TEST_P(CommunicatorTest, AbortEndsEveryRank) {
 }
 
 TEST_P(CommunicatorTest, ARankThatStaysAwayIsNamed) {
-  Meeting ranks(4);
+  RankBarrier ranks(4);
   WorldOptions late = options();
-  late.meeting = &ranks;
+  late.barrier = &ranks;
   RunWorld(4, late, [&](Communicator& comm) {
     ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
     if (comm.rank() != 2) {

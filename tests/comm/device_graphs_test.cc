@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
@@ -249,7 +249,7 @@ TEST(CudaGraphsTest, TheScratchOfAGraphIsItsOwn) {
 
 // Ranks may capture one after the other, and more calls than a stream takes at a time.
 TEST(CudaGraphsTest, ManyCallsAndNoRankWaitsForAnother) {
-  Meeting ranks(2);
+  RankBarrier ranks(2);
   RunWorld(2, OnDevices(0, &ranks), [&](Communicator& comm) {
     const Stream stream(comm.rank());
     const FakeMemory memory(comm.rank(), kCount * 4);

@@ -13,7 +13,7 @@
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/fake_nccl.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 
@@ -108,7 +108,7 @@ TEST(DeviceHierarchyTest, PlansShareTheCommunicatorsOfTheirGroups) {
 }
 
 TEST(DeviceHierarchyTest, ARankThatLeavesWithoutBindingIsNamed) {
-  Meeting ranks(4);
+  RankBarrier ranks(4);
   RunWorld(4, OnDevices(2, &ranks), [&](Communicator& comm) {
     if (comm.rank() == 1) return;
     if (comm.rank() > 1) return ranks.Wait();
@@ -126,7 +126,7 @@ TEST(DeviceHierarchyTest, ARankThatLeavesWithoutBindingIsNamed) {
 // What lies on a stream among some of the ranks is aborted as well.
 TEST(DeviceHierarchyTest, ARankThatDoesNotStartEndsTheCallsOfAll) {
   const int before = FakeNccl::LivingCommunicators();
-  Meeting ranks(4);
+  RankBarrier ranks(4);
   RunWorld(4, OnDevices(2, &ranks), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), kCount * 4);
     absl::StatusOr<BoundPlan> bound =

@@ -12,7 +12,7 @@
 #include "tests/comm/native_messages.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 #include "tutti/communicator.h"
 
@@ -259,7 +259,7 @@ TEST(DeviceMessagesTest, TwoSendsThatWaitForEachOtherEndAtTheDeadline) {
 
 // Nobody waits for the Recv on the host, and its deadline counts nevertheless.
 TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
-  Meeting ranks(3);
+  RankBarrier ranks(3);
   RunWorld(3, OnDevices(0, &ranks), [&](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 8);
     if (comm.rank() == 1) {
@@ -283,7 +283,7 @@ TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
 
 // The first message from a rank is enqueued when NCCL has connected to that rank.
 TEST(DeviceMessagesTest, AFirstRecvThatNoMessageMeetsEndsAtTheDeadline) {
-  Meeting ranks(3);
+  RankBarrier ranks(3);
   RunWorld(3, OnDevices(0, &ranks), [&](Communicator& comm) {
     if (comm.rank() > 0) return ranks.Wait();
     const FakeMemory memory(comm.rank(), 8);

@@ -72,22 +72,22 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
     ranks.emplace_back([&, rank] {
       const absl::StatusOr<std::unique_ptr<Communicator>> joined = Join(rank, size, options, store, hub);
       RunIfJoined(joined, rank, options, body);
-      if (options.meeting != nullptr) options.meeting->Leave();
+      if (options.barrier != nullptr) options.barrier->Leave();
     });
   }
   for (std::thread& rank : ranks) rank.join();
 }
 
 void RunWorldWithLittleTime(int size, const WorldOptions& options,
-                            const std::function<void(Communicator&, Meeting&)>& body) {
+                            const std::function<void(Communicator&, RankBarrier&)>& body) {
   constexpr int kAttempts = 6;
   WorldOptions world = options;
   for (int attempt = 1;; ++attempt, *world.communicator.timeout *= 2) {
-    Meeting meeting(size);
-    world.meeting = &meeting;
-    world.cannot_join = [&](Rank, const absl::Status& status) { meeting.Tell(status); };
-    RunWorld(size, world, [&](Communicator& comm) { body(comm, meeting); });
-    const absl::Status error = meeting.error();
+    RankBarrier barrier(size);
+    world.barrier = &barrier;
+    world.cannot_join = [&](Rank, const absl::Status& status) { barrier.Tell(status); };
+    RunWorld(size, world, [&](Communicator& comm) { body(comm, barrier); });
+    const absl::Status error = barrier.error();
     if (error.ok()) return;
     ASSERT_TRUE(absl::IsDeadlineExceeded(error) && attempt < kAttempts) << error;
   }

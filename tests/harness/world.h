@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -24,16 +24,16 @@ struct WorldOptions {
   std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)> wrap = nullptr;
   // A function that a rank which cannot join calls with the reason; null: the test fails.
   std::function<void(Rank, const absl::Status&)> cannot_join = nullptr;
-  // A meeting of all ranks, of one world only; null: none.
-  Meeting* meeting = nullptr;
+  // A barrier of all ranks, of one world only; null: none.
+  RankBarrier* barrier = nullptr;
 };
 
 // Ranks with a fake GPU each.
-inline WorldOptions OnDevices(int ranks_per_node = 0, Meeting* meeting = nullptr) {
+inline WorldOptions OnDevices(int ranks_per_node = 0, RankBarrier* barrier = nullptr) {
   WorldOptions options;
   options.on_devices = true;
   options.ranks_per_node = ranks_per_node;
-  options.meeting = meeting;
+  options.barrier = barrier;
   return options;
 }
 
@@ -45,10 +45,10 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
 inline void RunWorld(int size, const std::function<void(Communicator&)>& body) { RunWorld(size, {}, body); }
 
 // Runs `body` on every rank of a new world whose timeout is short, because the test waits for its end. A machine may be
-// too slow to do in so little time what comes before: to join, and all whose end `body` gives to Meeting::AllOk. `body`
-// returns where that returns false, and after a DeadlineExceeded a new world gets twice the time.
+// too slow to do in so little time what comes before: to join, and all whose end `body` gives to RankBarrier::AllOk.
+// `body` returns where that returns false, and after a DeadlineExceeded a new world gets twice the time.
 void RunWorldWithLittleTime(int size, const WorldOptions& options,
-                            const std::function<void(Communicator&, Meeting&)>& body);
+                            const std::function<void(Communicator&, RankBarrier&)>& body);
 
 // Takes all memory that the rank has left for Allocate, until the result is destroyed.
 std::vector<Buffer> TakeFreeMemory(Communicator& world);

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -129,12 +129,12 @@ TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
 
 // No thread can be started: each would have a stack of more memory than a process can address.
 TEST(AsyncAverage, NoThreadIsAnErrorThatThePeersHear) {
-  Meeting ranks(2);
+  RankBarrier ranks(2);
   pthread_attr_t usual, too_large;
   ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(::pthread_getattr_default_np(&too_large), 0);
   ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 48), 0);
-  RunWorld(2, {.meeting = &ranks}, [&](Communicator& world) {
+  RunWorld(2, {.barrier = &ranks}, [&](Communicator& world) {
     float weight = 0;
     ranks.Wait();  // both ranks have their threads
     if (world.rank() == 0) {
@@ -303,8 +303,8 @@ TEST(AsyncAverage, AFlushInTheWarmUpAveragesWeightsThatWereWritten) {
 TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
   for (const int size : {2, 4}) {
     const Training training = Walks(size);
-    Meeting left(size);
-    RunWorld(size, {.meeting = &left}, [&](Communicator& world) {
+    RankBarrier left(size);
+    RunWorld(size, {.barrier = &left}, [&](Communicator& world) {
       std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
       ASSERT_NE(replica, nullptr);
       Walker walker(training, world, *replica);
@@ -321,8 +321,8 @@ TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
 TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
   const Training training = Walks(2);
   Pair pair;
-  Meeting left(2);
-  RunWorld(2, {.meeting = &left}, [&](Communicator& world) {
+  RankBarrier left(2);
+  RunWorld(2, {.barrier = &left}, [&](Communicator& world) {
     std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
     ASSERT_NE(replica, nullptr);
     Walker walker(training, world, *replica);
@@ -341,8 +341,8 @@ TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
 
 TEST(AsyncAverage, AnExceptionBetweenStepsEndsCleanly) {
   const Training training = Walks(3);
-  Meeting thrown(3);
-  RunWorld(3, {.meeting = &thrown}, [&](Communicator& world) {
+  RankBarrier thrown(3);
+  RunWorld(3, {.barrier = &thrown}, [&](Communicator& world) {
     try {
       const std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
       ASSERT_NE(replica, nullptr);

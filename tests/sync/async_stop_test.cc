@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -32,8 +32,8 @@ absl::Status Step(const Training& training, Communicator& world, Replica& replic
 TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
   constexpr int kRanks = 3;
   Training training = StandingStill(kRanks);
-  Meeting stopped(kRanks);
-  training.world.meeting = &stopped;
+  RankBarrier stopped(kRanks);
+  training.world.barrier = &stopped;
   Ranks flushed(kRanks);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     Synchronizer& synchronizer = replica.synchronizer();
@@ -79,7 +79,7 @@ TEST(AsyncFlush, WaitsForARankThatTrains) {
 TEST(AsyncFlush, NamesARankThatMakesNoStep) {
   Training training = StandingStill(3);
   training.world.communicator.timeout = absl::Seconds(2);
-  RunWorldWithLittleTime(3, training.world, [&](Communicator& world, Meeting& ranks) {
+  RunWorldWithLittleTime(3, training.world, [&](Communicator& world, RankBarrier& ranks) {
     const absl::StatusOr<std::unique_ptr<Replica>> made =
         Replica::Create(world, training.model, training.strategy, training.initial);
     if (!ranks.AllOk(made.ok() ? Step(training, world, **made) : made.status())) return;
@@ -100,8 +100,8 @@ TEST(AsyncFlush, NamesARankThatMakesNoStep) {
 
 TEST(AsyncFlush, HearsOfAnErrorOfTheTraining) {
   Training training = StandingStill(2);
-  Meeting ranks(2);
-  training.world.meeting = &ranks;
+  RankBarrier ranks(2);
+  training.world.barrier = &ranks;
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     // An error that rank 1 tells while rank 0 still makes its replica ends the making.
     ranks.Wait();

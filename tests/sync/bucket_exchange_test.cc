@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/sync/bucket_training.h"
 #include "tutti/synchronizer.h"
 
@@ -222,8 +222,8 @@ TEST(BucketExchange, NamesWhatIsWrong) {
 }
 
 TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
-  Meeting ranks(2);
-  RunWorld(2, {.meeting = &ranks}, [&](Communicator& world) {
+  RankBarrier ranks(2);
+  RunWorld(2, {.barrier = &ranks}, [&](Communicator& world) {
     const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
     Floats data(20, static_cast<float>(world.rank()));
     Floats other(20, 0);
@@ -310,8 +310,8 @@ TEST(BucketExchange, WantOfMemoryOfOneRankEndsTheExchangeOnAll) {
 }
 
 TEST(BucketExchange, GivenUpInTheMiddleItFailsOnAllRanks) {
-  Meeting first_has_ended(2);
-  RunWorld(2, {.meeting = &first_has_ended}, [&](Communicator& world) {
+  RankBarrier first_has_ended(2);
+  RunWorld(2, {.barrier = &first_has_ended}, [&](Communicator& world) {
     auto exchange = MakeBucketExchange(world, "gradient_allreduce");
     Floats data(20);
     for (const int bucket : {0, 1}) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 #include "tutti/synchronizer.h"
 
@@ -49,18 +49,19 @@ class Model {
 // Makes one step on two ranks, then one in which rank 1 does only `beginning`, and returns the error of rank 0.
 std::string ErrorOfStep(const std::string& strategy, const std::function<void(Synchronizer&)>& beginning) {
   std::string error;
-  RunWorldWithLittleTime(2, {.communicator = {.timeout = absl::Seconds(1)}}, [&](Communicator& world, Meeting& ranks) {
-    Model model(world, strategy);
-    if (!ranks.AllOk(model.Step())) return;
-    if (world.rank() == 1) {
-      beginning(model.synchronizer());
-    } else {
-      const absl::Status late = model.Step();
-      EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
-      error = std::string(late.message());
-    }
-    ranks.Wait();
-  });
+  RunWorldWithLittleTime(2, {.communicator = {.timeout = absl::Seconds(1)}},
+                         [&](Communicator& world, RankBarrier& ranks) {
+                           Model model(world, strategy);
+                           if (!ranks.AllOk(model.Step())) return;
+                           if (world.rank() == 1) {
+                             beginning(model.synchronizer());
+                           } else {
+                             const absl::Status late = model.Step();
+                             EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+                             error = std::string(late.message());
+                           }
+                           ranks.Wait();
+                         });
   return error;
 }
 

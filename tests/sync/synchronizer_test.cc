@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/training.h"
 #include "tests/harness/world.h"
 
@@ -195,8 +195,8 @@ TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
 }
 
 TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
-  Meeting made(3);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(3, {.meeting = &made}, [&](Communicator& world) {
+  RankBarrier made(3);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(3, {.barrier = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
     made.Wait();
@@ -227,8 +227,8 @@ TEST(Synchronizer, AGradientWithoutElementsIsNeverMissing) {
 }
 
 TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
-  Meeting made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(2, {.meeting = &made}, [&](Communicator& world) {
+  RankBarrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(2, {.barrier = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
     made.Wait();
@@ -259,8 +259,8 @@ TEST(Synchronizer, AMarkOfNoParameterIsAnError) {
 }
 
 TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
-  Meeting made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
-  RunWorld(2, {.meeting = &made}, [&](Communicator& world) {
+  RankBarrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
+  RunWorld(2, {.barrier = &made}, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
     made.Wait();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -18,8 +18,8 @@ class Abandoned : public ::testing::TestWithParam<const char*> {};
 TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
   Training training = RandomTraining(GetParam(), 3, 1);
   training.world.communicator.timeout = absl::Seconds(20);
-  Meeting begun(3);
-  training.world.meeting = &begun;
+  RankBarrier begun(3);
+  training.world.barrier = &begun;
   RunWorld(3, training.world, [&](Communicator& world) {
     std::unique_ptr<Replica> replica = Replica::Make(world, training.model, GetParam(), training.initial);
     ASSERT_NE(replica, nullptr);
@@ -58,8 +58,8 @@ TEST(WeightExchange, LowPrecisionDecentralizedDoesNotWaitForTheNeighboursMessage
   Training training = RandomTraining("low_precision_decentralized", 2, 4);
   training.world.ranks_per_node = 1;
   const History expected = Train(training);
-  Meeting turn(2);
-  training.world.meeting = &turn;
+  RankBarrier turn(2);
+  training.world.barrier = &turn;
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     for (std::size_t step = 0; step < training.gradients.size(); ++step) {
       // The first step of rank 1 begins when rank 0 has ended its own.
@@ -143,8 +143,8 @@ TEST(WeightExchange, SaveStateLosesNoExchangeThatIsUnderWay) {
 // A failed exchange leaves replicas in the middle of a round, also once the step has told its error.
 TEST(WeightExchange, NoStateIsSavedAfterAnExchangeThatFailed) {
   Training training = RandomTraining("low_precision_decentralized", 2, 1);
-  Meeting begun(2);
-  training.world.meeting = &begun;
+  RankBarrier begun(2);
+  training.world.barrier = &begun;
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     Synchronizer& synchronizer = replica.synchronizer();
     ASSERT_TRUE(synchronizer.BeginForward().ok());

@@ -10,7 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
 #include "tests/torch/normalized.h"
@@ -52,8 +52,8 @@ TEST(BatchNorm, StatisticsAreRank0sOrTheAverageOrLeftAlone) {
 TEST(BatchNorm, TheWaitForALateRankCountsAsExposed) {
   const Data data;
   const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
-  Meeting optimizers(2);
-  RunWorld(2, {.meeting = &optimizers}, [&](Communicator& world) {
+  RankBarrier optimizers(2);
+  RunWorld(2, {.barrier = &optimizers}, [&](Communicator& world) {
     Normalized& net = *nets[world.rank()];
     DataParallel replicas(world, net);
     net.forward(data.inputs).square().mean().backward();

@@ -1,8 +1,8 @@
-#include "tests/harness/meeting.h"
+#include "tests/harness/rank_barrier.h"
 
 namespace tutti {
 
-bool Meeting::AllOk(const absl::Status& mine) {
+bool RankBarrier::AllOk(const absl::Status& mine) {
   Tell(mine);
   Wait();
   const bool all_ok = error().ok();
@@ -10,13 +10,13 @@ bool Meeting::AllOk(const absl::Status& mine) {
   return all_ok;
 }
 
-void Meeting::Tell(const absl::Status& mine) {
+void RankBarrier::Tell(const absl::Status& mine) {
   if (mine.ok()) return;
   MutexLock lock(mutex_);
   if (error_.ok() || (absl::IsDeadlineExceeded(mine) && !absl::IsDeadlineExceeded(error_))) error_ = mine;
 }
 
-absl::Status Meeting::error() const {
+absl::Status RankBarrier::error() const {
   MutexLock lock(mutex_);
   return error_;
 }

@@ -1,6 +1,6 @@
 // Ranks in threads that wait for each other, and for no rank that has failed.
-#ifndef TUTTI_TESTS_HARNESS_MEETING_H_
-#define TUTTI_TESTS_HARNESS_MEETING_H_
+#ifndef TUTTI_TESTS_HARNESS_RANK_BARRIER_H_
+#define TUTTI_TESTS_HARNESS_RANK_BARRIER_H_
 
 #include <barrier>
 
@@ -9,11 +9,11 @@
 
 namespace tutti {
 
-// A barrier of the ranks of a world (WorldOptions::meeting). A rank leaves the barrier when the rank cannot join, or
+// A barrier of the ranks of a world (WorldOptions::barrier). A rank leaves the barrier when the rank cannot join, or
 // when its body ends, for example by an ASSERT: the others then go on, and do not wait without end.
-class Meeting {
+class RankBarrier {
  public:
-  explicit Meeting(int ranks) : ranks_(ranks) {}
+  explicit RankBarrier(int ranks) : ranks_(ranks) {}
 
   // Waits until all ranks that have not left are here.
   void Wait() { ranks_.arrive_and_wait(); }
@@ -33,4 +33,4 @@ class Meeting {
 
 }  // namespace tutti
 
-#endif  // TUTTI_TESTS_HARNESS_MEETING_H_
+#endif  // TUTTI_TESTS_HARNESS_RANK_BARRIER_H_
