@@ -114,7 +114,7 @@ absl::Status ErrorOfNote(absl::string_view note, const MeetingMembers* members) 
   return TooLate(absl::ClippedSubstr(note, 1), members);
 }
 
-std::string Left(std::int64_t end_ns) { return absl::FormatDuration(absl::Trunc(LeftUntil(end_ns), absl::Seconds(1))); }
+std::string Left(std::int64_t end_ns) { return absl::FormatDuration(absl::Ceil(LeftUntil(end_ns), absl::Seconds(1))); }
 
 LateRanksReport LateMembersOnStderr(std::string what, std::int64_t end_ns) {
   return {.report = [what = std::move(what), end_ns](absl::string_view ranks) {
