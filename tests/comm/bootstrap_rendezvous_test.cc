@@ -1,7 +1,6 @@
 #include "comm/bootstrap_rendezvous.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include "tests/harness/network_namespace.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/store/child_process.h"
+#include "tests/store/held_port.h"
 #include "tests/store/listening_socket.h"
 #include "tests/store/raw_store_client.h"
 #include "tests/store/temporary_directory.h"
@@ -185,27 +185,6 @@ Identity OnTwoNodes(Rank rank) { return {rank, 2, 0, 1, "job", "tutti", 0}; }
 
 // The bound on the time of an attempt that is made again, with twice the time, where the machine was too slow.
 constexpr absl::Duration kLongest = absl::Minutes(1);
-
-// A port of loopback where nobody listens, which the system gives to nobody else meanwhile. A store server may listen
-// there.
-struct HeldPort {
-  HeldPort() {
-    const int on = 1;
-    EXPECT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);  // for the server's sake
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof(name);
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), bytes), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&name), &bytes), 0);
-    number = ntohs(name.sin_port);
-    address = absl::StrCat("127.0.0.1:", number);
-  }
-
-  const UniqueFd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::uint16_t number = 0;
-  std::string address;
-};
 
 TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
   const HeldPort port;

@@ -1,8 +1,5 @@
 #include "bindings/cli/launch/hosts.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/command_run.h"
+#include "tests/store/held_port.h"
 
 namespace tutti::cli {
 namespace {
@@ -64,18 +62,6 @@ TEST(LaunchHostsTest, NamesTheLineThatIsWrong) {
   EXPECT_THAT(std::string(ReadHosts("/nowhere/hosts").status().message()), HasSubstr("cannot read /nowhere/hosts"));
 }
 
-int FreePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
 // The lines that a user runs on the hosts.
 std::vector<std::string> Commands(const CommandRun& printed) {
   std::vector<std::string> commands;
@@ -98,8 +84,9 @@ CommandRun RunScript(const std::string& script) {
 TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   const ScratchFile file(".txt"), json(".json");
   ASSERT_TRUE(WriteFile(file.path(), "127.0.0.1 slots=2\nlocalhost slots=1\n").ok());
+  const HeldPort port;
   const CommandRun printed =
-      RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", FreePort(),
+      RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", port.number,
                             " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()),
                "unset TUTTI_JOB_SECRET_FILE; ");
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
