@@ -20,7 +20,8 @@ namespace {
 // failures.
 constexpr int kUsageError = 2;
 
-// The exit code of the command; ResourceExhausted where the machine, or `ulimit -v`, has not enough memory for it.
+// The exit code of the command; ResourceExhausted where the machine, or `ulimit -v`, has not enough memory for the
+// command.
 absl::StatusOr<int> AnswerOf(const tutti::cli::Invocation& invocation) {
   try {
     return invocation.action();

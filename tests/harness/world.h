@@ -46,7 +46,7 @@ inline void RunWorld(int size, const std::function<void(Communicator&)>& body) {
 
 // Runs `body` on every rank of a new world whose timeout is short, because the test waits for its end. A machine may be
 // too slow to do in so little time what comes before: to join, and all whose end `body` gives to RankBarrier::AllOk.
-// `body` returns where that returns false, and after a DeadlineExceeded a new world gets twice the time.
+// `body` returns where AllOk returns false, and after a DeadlineExceeded a new world gets twice the time.
 void RunWorldWithLittleTime(int size, const WorldOptions& options,
                             const std::function<void(Communicator&, RankBarrier&)>& body);
 

@@ -42,7 +42,7 @@ inline void AwaitDelivery(int socket) {
   int unacknowledged = 1;
   while (ioctl(socket, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged > 0) std::this_thread::yield();
 }
-// The same for all TCP connections of this process.
+// Waits like AwaitDelivery for each TCP connection of this process.
 inline void AwaitAllDelivery() {
   for (const int fd : OpenDescriptors()) {
     int protocol = 0;
