@@ -108,11 +108,12 @@ def test_mpirun(mpirun, tmp_path):
 
 
 WHERE_DDP_MEETS = """
+import os
 import pytorch_lightning
 import tutti.lightning
 from tutti.lightning.of_pytorch_lightning import TuttiEnvironment
 environment = TuttiEnvironment()
-print(environment.main_address, environment.main_port, flush=True)
+os.write(1, f"{environment.main_address} {environment.main_port}\\n".encode())
 """
 
 
