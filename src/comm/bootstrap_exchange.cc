@@ -35,7 +35,7 @@ constexpr absl::string_view kContribution = "=";
 constexpr absl::string_view kGivenUp = "!";    // the note in the place of a rank that was missing
 constexpr absl::string_view kWithdrawn = "-";  // the note in the place of a rank that came, and gave up
 // The note of rank 0 in the place of what it would hand out: the error about a rank that is gone. Also the note of a
-// rank that was interrupted, wherever others may wait for it.
+// rank that takes no part any more, or never does, wherever others may wait for that rank.
 constexpr absl::string_view kGone = "~";
 
 bool IsNote(absl::string_view value) { return !absl::StartsWith(value, kContribution); }
@@ -295,19 +295,31 @@ absl::StatusOr<std::vector<std::string>> Collect(Waiter waiter, int size) {
   return values;
 }
 
-// Leaves the error in all places where others may wait while `own` takes no part: the process of a rank that was
-// interrupted lives on, and no other rank would hear that it is gone. Rank 0 waits for a contribution, perhaps of a
-// rank that is late, or until `own` has read; the others wait for what rank 0 hands out. The place of that comes last,
-// so that the note stays there where rank 0 hands out meanwhile.
-void TellOfInterruption(Store& store, absl::string_view prefix, absl::string_view hand_out, absl::string_view has_read,
-                        Rank own, int size, const MeetingMembers* members, const absl::Status& interruption) {
-  std::vector<Rank> late = FindMissing(store, prefix, 0, size, members).ranks;
+// The keys of an exchange. The kind of a key comes before the name: one exchange may be named "x" and another one
+// "x/read".
+struct Keys {
+  explicit Keys(absl::string_view name)
+      : in(absl::StrCat("exchange/in/", name, "/")),
+        out(absl::StrCat("exchange/out/", name, "/")),
+        has_read(absl::StrCat("exchange/read/", name, "/")) {}
+
+  std::string in;        // begins the keys of what each rank contributes
+  std::string out;       // begins the keys of what rank 0 hands out
+  std::string has_read;  // begins the keys by which each rank says that it has read that
+};
+
+// Leaves the error in all places where others may wait for `own`, which takes no part: its process lives on, and no
+// other rank would hear that it is gone. Rank 0 waits for a contribution, perhaps of a rank that is late, or until
+// `own` has read; the others wait for what rank 0 hands out. The place of that comes last, so that the note stays there
+// where rank 0 hands out meanwhile.
+void TellOfAbsence(Store& store, const Keys& keys, Rank own, int size, const MeetingMembers* members,
+                   const absl::Status& cause) {
+  std::vector<Rank> late = FindMissing(store, keys.in, 0, size, members).ranks;
   late.resize(std::min(late.size(), kMaxListed));
-  std::vector<std::string> places = {absl::StrCat(prefix, own), absl::StrCat(has_read, own)};
-  for (const Rank rank : late) places.push_back(absl::StrCat(prefix, rank));
-  places.push_back(KeyOfPart(hand_out, 0));
-  const std::string note =
-      absl::StrCat(kGone, "rank ", NameOf(members, own), " has given up: ", interruption.message());
+  std::vector<std::string> places = {absl::StrCat(keys.in, own), absl::StrCat(keys.has_read, own)};
+  for (const Rank rank : late) places.push_back(absl::StrCat(keys.in, rank));
+  places.push_back(KeyOfPart(keys.out, 0));
+  const std::string note = absl::StrCat(kGone, "rank ", NameOf(members, own), " has given up: ", cause.message());
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   for (const std::string& place : places) store.Set(place, note, TimeAt(end_ns)).IgnoreError();
 }
@@ -318,43 +330,38 @@ void TellOfInterruption(Store& store, absl::string_view prefix, absl::string_vie
 absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_view name, absl::string_view what,
                                                   Rank rank, int size, absl::string_view blob, std::int64_t end_ns,
                                                   const LateRanksReport& late, const MeetingMembers* members) {
-  // The kind of a key comes before the name: one exchange may be named "x" and another one "x/read".
-  const std::string prefix = absl::StrCat("exchange/in/", name, "/");
-  const std::string hand_out = absl::StrCat("exchange/out/", name, "/");
-  const std::string has_read = absl::StrCat("exchange/read/", name, "/");
+  const Keys keys(name);
   const auto give_up = [&](const absl::Status& status, absl::string_view where = "") {
-    if (absl::IsCancelled(status)) {
-      TellOfInterruption(store, prefix, hand_out, has_read, rank, size, members, status);
-    }
+    if (absl::IsCancelled(status)) TellOfAbsence(store, keys, rank, size, members, status);
     return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
   };
-  if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
+  if (absl::Status status = Contribute(store, keys.in, rank, blob, end_ns); !status.ok()) return status;
   if (rank != 0) {
     absl::StatusOr<std::vector<std::string>> blobs =
-        TakeHandedOut(Waiter(store, prefix, hand_out, rank, size, end_ns, {}, members), size);
+        TakeHandedOut(Waiter(store, keys.in, keys.out, rank, size, end_ns, {}, members), size);
     if (!blobs.ok()) return give_up(blobs.status());
-    if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
+    if (absl::Status status = Contribute(store, keys.has_read, rank, "", end_ns); !status.ok()) return status;
     return blobs;
   }
 
   absl::StatusOr<std::vector<std::string>> blobs =
-      Collect(Waiter(store, prefix, hand_out, rank, size, end_ns, late, members), size);
+      Collect(Waiter(store, keys.in, keys.out, rank, size, end_ns, late, members), size);
   if (!blobs.ok()) return give_up(blobs.status());
   // A rank that has given up after rank 0 took its contribution has left a note here.
-  const absl::StatusOr<std::string> note = store.Look(KeyOfPart(hand_out, 0), TimeAt(end_ns));
+  const absl::StatusOr<std::string> note = store.Look(KeyOfPart(keys.out, 0), TimeAt(end_ns));
   if (note.ok() && IsNote(*note)) return give_up(ErrorOfNote(*note, members));
   if (!note.ok() && !absl::IsNotFound(note.status())) return note.status();
-  const absl::StatusOr<std::size_t> parts = HandOut(store, hand_out, *blobs, end_ns);
+  const absl::StatusOr<std::size_t> parts = HandOut(store, keys.out, *blobs, end_ns);
   if (!parts.ok()) return parts.status();
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
-  if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
-  if (absl::Status status = GetFromAll(store, has_read, rank, size, end_ns, {}, members).status(); !status.ok()) {
+  if (absl::Status status = Contribute(store, keys.has_read, rank, "", end_ns); !status.ok()) return status;
+  if (absl::Status status = GetFromAll(store, keys.has_read, rank, size, end_ns, {}, members).status(); !status.ok()) {
     return give_up(status, "not every rank has read it: ");
   }
-  std::vector<std::string> keys;
-  for (Rank r = 0; r < size; ++r) keys.insert(keys.end(), {absl::StrCat(prefix, r), absl::StrCat(has_read, r)});
-  for (std::size_t part = 0; part < *parts; ++part) keys.push_back(KeyOfPart(hand_out, part));
-  for (const std::string& key : keys) {
+  std::vector<std::string> used;
+  for (Rank r = 0; r < size; ++r) used.insert(used.end(), {absl::StrCat(keys.in, r), absl::StrCat(keys.has_read, r)});
+  for (std::size_t part = 0; part < *parts; ++part) used.push_back(KeyOfPart(keys.out, part));
+  for (const std::string& key : used) {
     if (absl::Status status = store.Delete(key, TimeAt(end_ns)); !status.ok()) return status;
   }
   return blobs;
@@ -390,6 +397,11 @@ absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::strin
                                                        Rank rank, int size, absl::string_view blob,
                                                        std::int64_t end_ns) {
   return Exchange(store, name, what, rank, size, blob, end_ns, LateRanksOnStderr(std::string(what), end_ns), nullptr);
+}
+
+absl::Status StayAway(Store& store, absl::string_view name, Rank rank, int size, absl::Status cause) {
+  if (size > 1) TellOfAbsence(store, Keys(name), rank, size, nullptr, cause);
+  return cause;
 }
 
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,

@@ -52,6 +52,12 @@ absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::strin
                                                        Rank rank, int size, absl::string_view blob,
                                                        std::int64_t end_ns);
 
+// Ends the exchange `name` on all ranks of `store`, also on those that come to it later: `rank`, which has met `cause`
+// before, will not come. The others end with Unavailable, "rank 2 has given up: …" and the text of `cause`, which is
+// returned here. Takes up to 200 ms, and no error: where the store does not answer, the others wait until their
+// deadline. For an exchange of an attempt that nobody repeats with this store, because the notes stay there.
+absl::Status StayAway(Store& store, absl::string_view name, Rank rank, int size, absl::Status cause);
+
 // ExchangeBlobs between the members of a group. `place` is the caller's position among the members and its rank in
 // `store`. Errors and the line on stderr begin with `what`: "Group 'pair' of ranks 2, 0".
 absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,

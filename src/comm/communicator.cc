@@ -56,10 +56,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
                                                                    const CommunicatorOptions& options) {
   if (absl::Status status = CheckStore(bootstrap); !status.ok()) return status;
   const absl::StatusOr<Config>& config = LoadConfig();
-  if (!config.ok()) return config.status();
+  if (!config.ok()) return FailSetUp(bootstrap, config.status());
   absl::StatusOr<std::unique_ptr<Transport>> transport =
       ChooseTransport(bootstrap, NanosIn(options.timeout.value_or(config->timeout)));
-  if (!transport.ok()) return transport.status();
+  if (!transport.ok()) return FailAgreement(bootstrap, transport.status());
   return Create(bootstrap, *std::move(transport), options);
 }
 
@@ -80,8 +80,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
                                                                    const CommunicatorOptions& options) {
   if (absl::Status status = CheckStore(bootstrap); !status.ok()) return status;
   if (transport == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("Communicator::Create of rank ", bootstrap.identity.rank,
-                                                   ": transport is null; expected one that is not connected yet"));
+    return FailSetUp(bootstrap, absl::InvalidArgumentError(
+                                    absl::StrCat("Communicator::Create of rank ", bootstrap.identity.rank,
+                                                 ": transport is null; expected one that is not connected yet")));
   }
   absl::StatusOr<std::shared_ptr<Runtime>> runtime = StartRuntime(bootstrap, std::move(transport), options);
   if (!runtime.ok()) return runtime.status();

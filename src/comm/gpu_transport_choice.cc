@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "comm/bootstrap_exchange.h"
 #include "tutti/bootstrap.h"
 
 namespace tutti {
@@ -43,13 +44,16 @@ absl::StatusOr<GpuTransportChoice> ChooseGpuTransport(absl::string_view wanted, 
 absl::StatusOr<GpuTransportChoice> AgreeOnGpuTransport(Store& store, Rank rank, int size, absl::string_view wanted,
                                                        const CudaRuntime& cuda, int device,
                                                        const absl::Status& without_nccl, std::int64_t end_ns) {
+  constexpr absl::string_view kExchange = "gpus";
   char uuid[16] = {};
   if (const CudaError error = cuda.device_uuid(uuid, device); error != kCudaSuccess) {
-    return CudaStatus(cuda, error, absl::StrCat("rank ", rank, ": the UUID of GPU ", device));
+    return StayAway(store, kExchange, rank, size,
+                    CudaStatus(cuda, error, absl::StrCat("rank ", rank, ": the UUID of GPU ", device)));
   }
   const std::string mine = absl::StrCat(absl::BytesToHexString(absl::string_view(uuid, sizeof uuid)), " ",
                                         without_nccl.ok() ? "" : without_nccl.message());
-  const absl::StatusOr<std::vector<std::string>> all = ExchangeBlobs(store, "gpus", rank, size, mine, TimeAt(end_ns));
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(store, kExchange, rank, size, mine, TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<GpuOfRank> gpus;
   for (const std::string& said : *all) {

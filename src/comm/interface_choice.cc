@@ -61,7 +61,7 @@ absl::StatusOr<InterfaceChoice> ChooseInterface(const Bootstrap& bootstrap, std:
   const std::string mine = absl::StrCat(Version(), "\n", own.ok() ? own->address : "", "\n",
                                         absl::CHexEscape(problem.message()), "\n", node.ok() ? *node : "");
   const absl::StatusOr<std::vector<std::string>> all =
-      ExchangeBlobs(*bootstrap.store, "places of nodes", rank, size, mine, TimeAt(end_ns));
+      ExchangeBlobs(*bootstrap.store, kPlacesExchange, rank, size, mine, TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<RankPlace> places;
   for (const std::string& text : *all) {

@@ -12,6 +12,9 @@
 
 namespace tutti {
 
+// The name of the exchange in which ranks with a route tell each other their places.
+inline constexpr absl::string_view kPlacesExchange = "places of nodes";
+
 // What every rank tells the others about its place in the network.
 struct RankPlace {
   std::string node;

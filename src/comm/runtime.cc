@@ -16,6 +16,7 @@
 #include "base/told_by.h"
 #include "comm/bootstrap_exchange.h"
 #include "comm/device_parts.h"
+#include "comm/interface_choice.h"
 #include "comm/processors.h"
 #include "engine/device_compute.h"
 #include "engine/executors.h"
@@ -26,6 +27,9 @@
 
 namespace tutti {
 namespace {
+
+// The name of the agreement in which the ranks meet, first or after the exchange of their places.
+constexpr absl::string_view kAgreement = "communicator";
 
 // The presence words of each rank of the world, as mapped by `rank`; null where a rank's memory is not mapped.
 std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) {
@@ -180,62 +184,89 @@ absl::Status CheckDevice(const DeviceParts& parts, int device, Rank rank) {
                                    loaded.message()));
 }
 
+// What CommunicatorOptions and the configuration give a runtime, before any other rank is asked.
+struct OwnSettings {
+  std::map<Collective, const Schedule*> schedules = {};
+  std::string schedule_names = {};
+  std::string gpu_transport = {};
+  std::optional<DeviceParts> device_parts = {};  // where CommunicatorOptions::cuda_device is set
+};
+
+absl::StatusOr<OwnSettings> CheckSettings(const CommunicatorOptions& options, const Config& config, Rank rank) {
+  if (absl::Status status = CheckOptions(options, rank); !status.ok()) return status;
+  if (absl::Status status = SealExtensions(); !status.ok()) return status;
+  OwnSettings settings = {.schedule_names = options.schedules.value_or(config.schedule),
+                          .gpu_transport = options.gpu_transport.value_or(config.gpu_transport)};
+  absl::StatusOr<std::map<Collective, const Schedule*>> schedules = ParseSchedules(settings.schedule_names);
+  if (!schedules.ok()) {
+    return absl::Status(schedules.status().code(),
+                        absl::StrCat(options.schedules.has_value() ? "schedules=" : "TUTTI_SCHEDULE=",
+                                     settings.schedule_names, ": ", schedules.status().message()));
+  }
+  settings.schedules = *std::move(schedules);
+  if (options.cuda_device.has_value()) {
+    absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
+    if (!parts.ok()) {
+      return absl::Status(parts.status().code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ",
+                                                              *options.cuda_device, ": ", parts.status().message()));
+    }
+    if (absl::Status status = CheckDevice(*parts, *options.cuda_device, rank); !status.ok()) return status;
+    settings.device_parts = *std::move(parts);
+  }
+  return settings;
+}
+
 }  // namespace
+
+absl::Status FailSetUp(const Bootstrap& bootstrap, absl::Status cause) {
+  const Identity& own = bootstrap.identity;
+  if (bootstrap.route.has_value()) cause = StayAway(*bootstrap.store, kPlacesExchange, own.rank, own.size, cause);
+  return FailAgreement(bootstrap, std::move(cause));
+}
+
+absl::Status FailAgreement(const Bootstrap& bootstrap, absl::Status cause) {
+  const Identity& own = bootstrap.identity;
+  return StayAway(*bootstrap.store, absl::StrCat("agreement/", kAgreement), own.rank, own.size, std::move(cause));
+}
 
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options) {
   const Rank rank = bootstrap.identity.rank;
   const int size = bootstrap.identity.size;
   const absl::StatusOr<Config>& config = LoadConfig();
-  if (!config.ok()) return config.status();
+  if (!config.ok()) return FailAgreement(bootstrap, config.status());
   if (rank == 0) WarnOfUnknownVariables();
-  if (absl::Status status = CheckOptions(options, rank); !status.ok()) return status;
-  if (absl::Status status = SealExtensions(); !status.ok()) return status;
+  absl::StatusOr<OwnSettings> settings = CheckSettings(options, *config, rank);
+  if (!settings.ok()) return FailAgreement(bootstrap, settings.status());
   auto runtime = std::make_shared<Runtime>();
   runtime->store = bootstrap.store;
   runtime->timeout = options.timeout.value_or(config->timeout);
   const std::int64_t end_ns = NanosIn(runtime->timeout);
-  const std::string schedule_names = options.schedules.value_or(config->schedule);
-  absl::StatusOr<std::map<Collective, const Schedule*>> schedules = ParseSchedules(schedule_names);
-  if (!schedules.ok()) {
-    return absl::Status(schedules.status().code(),
-                        absl::StrCat(options.schedules.has_value() ? "schedules=" : "TUTTI_SCHEDULE=", schedule_names,
-                                     ": ", schedules.status().message()));
-  }
-  runtime->schedules = *std::move(schedules);
-  const std::string gpu_transport = options.gpu_transport.value_or(config->gpu_transport);
-  absl::Status without_nccl;
-  if (options.cuda_device.has_value()) {
-    const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
-    if (!parts.ok()) {
-      return absl::Status(parts.status().code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ",
-                                                              *options.cuda_device, ": ", parts.status().message()));
-    }
-    if (absl::Status status = CheckDevice(*parts, *options.cuda_device, rank); !status.ok()) return status;
+  runtime->schedules = std::move(settings->schedules);
+  if (const std::optional<DeviceParts>& parts = settings->device_parts; parts.has_value()) {
     runtime->device = {
         .cuda = parts->cuda, .index = *options.cuda_device, .compute = parts->compute, .recode = parts->recode};
     runtime->native = parts->native;
-    without_nccl = parts->without_nccl;
   }
   runtime->transport = std::move(transport);
   Transport& wire = *runtime->transport;
 
   // Everything below relies on equal software, so versions are compared before anything can be misread.
   if (absl::Status status =
-          CheckAgreement(*runtime->store, "communicator", rank, size,
+          CheckAgreement(*runtime->store, kAgreement, rank, size,
                          {{"version", TUTTI_VERSION},
                           {"extensions", ExtensionNames()},
                           {"transport", std::string(wire.name())},
                           {"segment_bytes", absl::StrCat(options.segment_bytes)},
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},
-                          {"schedules", schedule_names},
+                          {"schedules", settings->schedule_names},
                           {"measure_links", !config->measure_links   ? "between nodes"
                                             : *config->measure_links ? "1"
                                                                      : "0"},
                           {"verify", config->verify},
                           {"connections", absl::StrCat(config->connections)},
                           {"cuda_device", options.cuda_device.has_value() ? "one" : "none"},
-                          {"gpu_transport", gpu_transport},
+                          {"gpu_transport", settings->gpu_transport},
                           {"lanes", absl::StrCat(kLanes)}},
                          TimeAt(end_ns));
       !status.ok()) {
@@ -243,8 +274,8 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   }
   if (runtime->device.has_value()) {
     absl::StatusOr<GpuTransportChoice> choice =
-        AgreeOnGpuTransport(*runtime->store, rank, size, gpu_transport, *runtime->device->cuda, runtime->device->index,
-                            without_nccl, end_ns);
+        AgreeOnGpuTransport(*runtime->store, rank, size, settings->gpu_transport, *runtime->device->cuda,
+                            runtime->device->index, settings->device_parts->without_nccl, end_ns);
     if (!choice.ok()) return choice.status();
     runtime->gpu_transport = *std::move(choice);
   }
@@ -252,15 +283,16 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->lent = std::make_shared<LentMemory>();
   runtime->blocks = std::make_shared<ControlBlocks>(runtime->arena);
   runtime->arena->SetReclaim([owner = runtime.get()] { owner->Reclaim(); });
+  constexpr absl::string_view kAddresses = "address";
   absl::StatusOr<Buffer> presence = runtime->arena->Allocate(sizeof(Presence));
-  if (!presence.ok()) return presence.status();
+  if (!presence.ok()) return StayAway(*runtime->store, kAddresses, rank, size, presence.status());
   runtime->presence = *std::move(presence);
   new (runtime->presence.data()) Presence;
 
   absl::StatusOr<std::string> address = wire.Address();
-  if (!address.ok()) return address.status();
+  if (!address.ok()) return StayAway(*runtime->store, kAddresses, rank, size, address.status());
   absl::StatusOr<std::vector<std::string>> addresses =
-      ExchangeBlobs(*runtime->store, "address", rank, size, *address, TimeAt(end_ns));
+      ExchangeBlobs(*runtime->store, kAddresses, rank, size, *address, TimeAt(end_ns));
   if (!addresses.ok()) return addresses.status();
   // From here on peers may hear of this rank's end, and must hear its cause, which may be another rank's death.
   const auto give_up = [&](const absl::Status& mine) {

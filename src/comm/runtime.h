@@ -63,7 +63,14 @@ struct Runtime {
   std::vector<PlanCache*> caches_ TUTTI_GUARDED_BY(caches_mutex_);
 };
 
-// Connects the transport and agrees with all ranks on version and options.
+// Tell the ranks that set a communicator up with `bootstrap` that this one will not, because of `cause`: they end with
+// Unavailable at once (StayAway). FailSetUp is for a rank that has met no other yet, FailAgreement for one that has
+// made its transport, or could not. Both return `cause`.
+absl::Status FailSetUp(const Bootstrap& bootstrap, absl::Status cause);
+absl::Status FailAgreement(const Bootstrap& bootstrap, absl::Status cause);
+
+// Connects the transport and agrees with all ranks on version and options. A rank that fails before it has met the
+// others tells them so.
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options);
 
