@@ -1,5 +1,5 @@
-// Messages that the receiver reads from its sender's region: the conformance suite, all of whose messages are sent from
-// there, and what is particular to them.
+// Messages that the receiver reads from its sender's memory: the conformance suite, all of whose messages are sent from
+// the sender's region, or from elsewhere in its process, and what is particular to them.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,11 +19,13 @@ using testing::HasSubstr;
 constexpr std::int64_t kRoom = std::int64_t{1} << 34;  // address space
 constexpr std::int64_t kLong = 1 << 20;
 
-// Copies what is sent to a part of the region that nobody else uses, and sends it from there.
-class SendsFromRegion final : public ForwardingTransport {
+enum class From { kRegion, kProcess };
+
+// Copies what is sent to a part of the region that nobody else uses, or to other memory, and sends it from there.
+class SendsCopies final : public ForwardingTransport {
  public:
-  SendsFromRegion(std::unique_ptr<Transport> ucx, std::int64_t region_bytes)
-      : ForwardingTransport(std::move(ucx)), region_bytes_(region_bytes) {}
+  SendsCopies(std::unique_ptr<Transport> ucx, std::int64_t region_bytes, From from)
+      : ForwardingTransport(std::move(ucx)), region_bytes_(region_bytes), from_(from) {}
 
   MappedRegion region() const override { return {ForwardingTransport::region().base, region_bytes_}; }
   Endpoint& endpoint(Rank peer) override {
@@ -39,11 +41,11 @@ class SendsFromRegion final : public ForwardingTransport {
   }
 
  private:
-  class FromRegion final : public Endpoint {
+  class CopyingEndpoint final : public Endpoint {
    public:
-    FromRegion(SendsFromRegion* transport, Endpoint* endpoint) : transport_(*transport), endpoint_(*endpoint) {}
+    CopyingEndpoint(SendsCopies* transport, Endpoint* endpoint) : transport_(*transport), endpoint_(*endpoint) {}
     void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override {
-      endpoint_.Send(tag, transport_.InRegion(data, bytes), bytes, completion);
+      endpoint_.Send(tag, transport_.CopyOf(data, bytes), bytes, completion);
     }
     void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override {
       endpoint_.Recv(tag, data, bytes, completion);
@@ -52,11 +54,14 @@ class SendsFromRegion final : public ForwardingTransport {
     void Wake() override { endpoint_.Wake(); }
 
    private:
-    SendsFromRegion& transport_;
+    SendsCopies& transport_;
     Endpoint& endpoint_;
   };
 
-  void* InRegion(const void* data, std::int64_t bytes) {
+  const void* CopyOf(const void* data, std::int64_t bytes) {
+    if (from_ == From::kProcess) {
+      return copies_.emplace_back(static_cast<const char*>(data), static_cast<std::size_t>(bytes)).data();
+    }
     std::byte* const copy = ForwardingTransport::region().base + region_bytes_ + used_;
     used_ += bytes;
     EXPECT_LE(used_, kRoom);
@@ -66,24 +71,37 @@ class SendsFromRegion final : public ForwardingTransport {
 
   const std::int64_t region_bytes_;
   std::int64_t used_ = 0;
-  std::deque<FromRegion> endpoints_;
+  const From from_;
+  std::deque<std::string> copies_;
+  std::deque<CopyingEndpoint> endpoints_;
 };
 
-std::vector<std::unique_ptr<Transport>> MakeSendingFromRegions(int size, const TransportOptions& options) {
+std::vector<std::unique_ptr<Transport>> MakeSendingCopies(int size, const TransportOptions& options, From from) {
   std::vector<std::unique_ptr<Transport>> transports;
   for (Rank rank = 0; rank < size; ++rank) {
     std::unique_ptr<Transport> ucx = MakeUcxTransport({}, {.region_bytes = options.region_bytes + kRoom}).value();
-    transports.push_back(std::make_unique<SendsFromRegion>(std::move(ucx), options.region_bytes));
+    transports.push_back(std::make_unique<SendsCopies>(std::move(ucx), options.region_bytes, from));
   }
   return transports;
 }
 
+std::vector<std::unique_ptr<Transport>> MakeSendingFromRegions(int size, const TransportOptions& options) {
+  return MakeSendingCopies(size, options, From::kRegion);
+}
+
+std::vector<std::unique_ptr<Transport>> MakeSendingFromProcesses(int size, const TransportOptions& options) {
+  return MakeSendingCopies(size, options, From::kProcess);
+}
+
 const TransportMaker kFromRegions = {.name = "from_regions", .make = MakeSendingFromRegions};
-INSTANTIATE_TEST_SUITE_P(UcxAnnounced, TransportConformance, testing::Values(kFromRegions), NameOfMaker);
-INSTANTIATE_TEST_SUITE_P(UcxAnnounced, TransportConformanceSlow, testing::Values(kFromRegions), NameOfMaker);
+const TransportMaker kFromProcesses = {.name = "from_processes", .make = MakeSendingFromProcesses};
+INSTANTIATE_TEST_SUITE_P(UcxAnnounced, TransportConformance, testing::Values(kFromRegions, kFromProcesses),
+                         NameOfMaker);
+INSTANTIATE_TEST_SUITE_P(UcxAnnounced, TransportConformanceSlow, testing::Values(kFromRegions, kFromProcesses),
+                         NameOfMaker);
 
 class UcxAnnounced : public TransportConformance {};
-INSTANTIATE_TEST_SUITE_P(, UcxAnnounced, testing::Values(kFromRegions), NameOfMaker);
+INSTANTIATE_TEST_SUITE_P(, UcxAnnounced, testing::Values(kFromRegions, kFromProcesses), NameOfMaker);
 
 TEST_P(UcxAnnounced, ASendEndsWhenItsMessageHasBeenTaken) {
   std::atomic<int> taken = 0;

@@ -160,9 +160,10 @@ TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadlin
 // region and event.
 void Introduce(int socket, Rank rank, const Nonce& nonce, int region, int wake) {
   struct {
-    std::uint32_t magic = 0x324d5454;
+    std::uint32_t magic = 0x334d5454;
     Rank rank;
     Nonce nonce;
+    std::uint64_t nonce_at = 0;
   } introduction = {.rank = rank, .nonce = nonce};
   const int descriptors[] = {region, wake};
   iovec data = {&introduction, sizeof(introduction)};

@@ -2,6 +2,7 @@
 // its ranks are forked before this process has threads or a UCX context.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -432,6 +433,59 @@ std::vector<std::unique_ptr<Transport>> MakeWithNode(const std::string& node, in
     transports.push_back(MakeUcxTransport({.interface = "lo", .node = node}, options).value());
   }
   return transports;
+}
+
+constexpr std::size_t kInManyReads = 64 << 20;
+
+TEST(UcxProcessMemoryReadDeathTest, ARankThatIsKilledWhileItsMessageIsReadIsNamed) {
+  const TransportMaker maker = {"one_node", true,
+                                [](int n, const TransportOptions& o) { return MakeWithNode("", n, o); }};
+  ForkedRanks ranks(2, maker, [](Child& me) {
+    Op op, sign;
+    if (me.rank == 0) {
+      const std::string out = Payload(kInManyReads, 1);
+      me.Send(1, 1, out, &op);
+      me.Send(1, 2, "x", &sign);
+      ServeForEver(me);
+    }
+    std::string word(1, '\0'), in(kInManyReads, '\0');
+    me.Recv(0, 2, &word, &sign);
+    me.Await({&sign});
+    me.Recv(0, 1, &in, &op);
+    me.transport.Progress();  // reads a part
+    EXPECT_EQ(op.calls, 0);
+    me.reports.Write("reading");
+    me.orders.Read();
+    me.Await({&op});
+    EXPECT_THAT(op.status.ToString(), HasSubstr("UNAVAILABLE: rank 0 died"));
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  EXPECT_EQ(ranks.Report(1), "reading");
+  ranks.Kill(0, SIGKILL);
+  ranks.Order(1);
+  EXPECT_TRUE(ranks.EndsWell(1));
+}
+
+// As in a container whose ranks lack the right: UCX carries the messages.
+TEST(UcxProcessMemoryReadDeathTest, RanksThatMayNotReadEachOthersMemorySendAllTheSame) {
+  const TransportMaker maker = {"one_node", true, [](int n, const TransportOptions& o) {
+                                  constexpr uid_t kNobody = 65534;
+                                  if (geteuid() == 0) {
+                                    EXPECT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+                                  }
+                                  EXPECT_EQ(prctl(PR_SET_DUMPABLE, 0), 0);
+                                  return MakeWithNode("", n, o);
+                                }};
+  ForkedRanks ranks(2, maker, [](Child& me) {
+    const Rank peer = 1 - me.rank;
+    for (const std::size_t bytes : {std::size_t{100}, std::size_t{40'000}, (std::size_t{4} << 20) + 3}) {
+      const std::string out = Payload(bytes, static_cast<unsigned>(me.rank));
+      EXPECT_TRUE(me.Exchange(peer, 1, out) == Payload(out.size(), static_cast<unsigned>(peer)));
+    }
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  EXPECT_TRUE(ranks.EndsWell(0));
+  EXPECT_TRUE(ranks.EndsWell(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, UcxProcessDeathTest,

@@ -1,9 +1,10 @@
 // Announced messages of the UCX transport. UCX copies a message within a node twice, fragment by fragment, with both
-// ranks in step. So a longer message from this rank's region is only announced to a peer that maps the region: UCX
-// carries, under the message's own tag and in its place in the order of messages, where the payload lies. The receiver
-// copies the payload once, and then tells the sender, whose Send ends. The Recv ends when UCX has sent what the
-// receiver tells: UCX keeps that back while the sender's queue is full, and a receiver that has nothing more to wait
-// for would not move UCX.
+// ranks in step. So a longer message is only announced to a peer that reads it where it lies: in this rank's region,
+// which the peer maps, or elsewhere in the memory of this rank's process, where the system lets the peer read that
+// (process_memory.h). UCX carries, under the message's own tag and in its place in the order of messages, where the
+// payload lies. The receiver copies the payload once, and then tells the sender, whose Send ends. The Recv ends when
+// UCX has sent what the receiver tells: UCX keeps that back while the sender's queue is full, and a receiver that has
+// nothing more to wait for would not move UCX.
 //
 // A Send may end with an error before the receiver has taken the message. The memory then belongs to the sender again,
 // and a receiver that still reads there reads something else: its Recv must not end OK. Therefore the sender makes the
@@ -14,6 +15,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "transports/errors.h"
 #include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
@@ -24,21 +26,30 @@ namespace {
 // Shorter messages are copied by UCX: the sender then does not wait for the receiver.
 constexpr std::int64_t kMinAnnounced = 32 << 10;
 
-absl::Status BadAnnouncement(Rank source, std::int64_t offset, std::int64_t bytes, std::int64_t region) {
+absl::Status BadAnnouncement(Rank source, std::uint64_t offset, std::int64_t bytes, std::int64_t region) {
   return absl::DataLossError(absl::StrCat("rank ", source, " has announced a message of ", bytes, " bytes at offset ",
                                           offset, ", which is not within its region of ", region, " bytes"));
 }
 
+absl::Status UnreadableAnnouncement(Rank source, std::int64_t bytes) {
+  return absl::DataLossError(absl::StrCat("rank ", source, " has announced a message of ", bytes,
+                                          " bytes in the memory of its process, which cannot be read here"));
+}
+
 }  // namespace
 
-bool UcxTransport::IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const {
-  if (bytes < kMinAnnounced || peer.region().base == nullptr) return false;
+std::optional<UcxTransport::Payload> UcxTransport::PayloadReadBy(const UcxEndpoint& peer, const void* data,
+                                                                 std::int64_t bytes) const {
+  if (bytes < kMinAnnounced || peer.region().base == nullptr) return std::nullopt;
   const auto* const begin = static_cast<const std::byte*>(data);
   const std::byte* const base = region_.mapping.base();
-  if (begin < base || begin - base > region_.mapping.bytes() - bytes) return false;
-  return std::none_of(secluded_.begin(), secluded_.end(), [&](absl::Span<const std::byte> pages) {
-    return begin < pages.data() + pages.size() && pages.data() < begin + bytes;
-  });
+  const bool in_region = begin >= base && begin - base <= region_.mapping.bytes() - bytes &&
+                         std::none_of(secluded_.begin(), secluded_.end(), [&](absl::Span<const std::byte> pages) {
+                           return begin < pages.data() + pages.size() && pages.data() < begin + bytes;
+                         });
+  if (in_region) return Payload{.place = static_cast<std::uint64_t>(begin - base), .in_region = 1};
+  if (!news_[static_cast<std::size_t>(peer.peer())].reads) return std::nullopt;
+  return Payload{.place = reinterpret_cast<std::uintptr_t>(data)};
 }
 
 absl::Status UcxTransport::ErrorOfAnnounced(const Operation& operation, std::int64_t bytes,
@@ -56,14 +67,29 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
   std::memcpy(&announcement, is_short ? &operation->announcement : operation->data, sizeof(announcement));
   operation->request = nullptr;
   const Rank peer = operation->peer;
-  const MappedRegion region = endpoints_[static_cast<std::size_t>(peer)].region();
-  const auto [offset, bytes, number] = announcement;
-  const bool valid = received == sizeof(announcement) && offset >= 0 && bytes >= 0 && bytes <= region.bytes &&
-                     offset <= region.bytes - bytes;
-  absl::Status error = ErrorOfAnnounced(*operation, bytes,
-                                        valid ? absl::OkStatus() : BadAnnouncement(peer, offset, bytes, region.bytes));
-  if (error.ok()) return reads_.push_back({operation, region.base + offset, 0, number});
+  const UcxEndpoint& endpoint = endpoints_[static_cast<std::size_t>(peer)];
+  const auto [payload, bytes, number] = announcement;
+  absl::Status malformed;
+  if (payload.in_region != 0) {
+    const auto all = static_cast<std::uint64_t>(endpoint.region().bytes);
+    const bool within = received == sizeof(announcement) && bytes >= 0 && static_cast<std::uint64_t>(bytes) <= all &&
+                        payload.place <= all - static_cast<std::uint64_t>(bytes);
+    if (!within) malformed = BadAnnouncement(peer, payload.place, bytes, endpoint.region().bytes);
+  } else if (received != sizeof(announcement) || bytes < 0 || !endpoint.memory().readable()) {
+    malformed = UnreadableAnnouncement(peer, bytes);
+  }
+  absl::Status error = ErrorOfAnnounced(*operation, bytes, malformed);
+  if (error.ok()) return reads_.push_back({operation, payload, 0, number});
   TellTaken(operation, number, std::move(error));
+}
+
+absl::Status UcxTransport::CopyPayload(const Read& read, std::int64_t bytes) {
+  const UcxEndpoint& endpoint = endpoints_[static_cast<std::size_t>(read.operation->peer)];
+  std::byte* const to = static_cast<std::byte*>(read.operation->data) + read.copied;
+  const std::uint64_t place = read.payload.place + static_cast<std::uint64_t>(read.copied);
+  if (read.payload.in_region == 0) return endpoint.memory().Read(to, place, static_cast<std::size_t>(bytes));
+  std::memcpy(to, endpoint.region().base + place, static_cast<std::size_t>(bytes));
+  return absl::OkStatus();
 }
 
 bool UcxTransport::ReadAnnounced(std::int64_t most) {
@@ -71,23 +97,26 @@ bool UcxTransport::ReadAnnounced(std::int64_t most) {
   while (most > 0 && !reads_.empty()) {
     Read& read = reads_.front();
     const std::int64_t bytes = std::min(most, read.operation->bytes - read.copied);
-    std::memcpy(static_cast<std::byte*>(read.operation->data) + read.copied, read.payload + read.copied,
-                static_cast<std::size_t>(bytes));
+    const absl::Status copied = CopyPayload(read, bytes);
     most -= bytes;
     read.copied += bytes;
-    if (read.copied < read.operation->bytes) continue;
-    EndRead(read);
+    if (copied.ok() && read.copied < read.operation->bytes) continue;
+    EndRead(read, copied);
     reads_.erase(reads_.begin());
   }
   return true;
 }
 
-void UcxTransport::EndRead(const Read& read) {
+void UcxTransport::EndRead(const Read& read, const absl::Status& copied) {
   Completion* const completion = read.operation->completion;
   const Rank peer = read.operation->peer;
   std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the link is looked at
   if (peer != rank_) ReadLinks();
-  if (!health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
+  // A process that dies gives its memory back before its link closes.
+  if (!copied.ok()) {
+    health_.Suspect(peer, absl::StrCat("its memory cannot be read: ", copied.message()), NanosIn(kAfterError));
+  }
+  if (copied.ok() && !health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
     TellTaken(read.operation, read.number, absl::OkStatus());
   } else {
     held_.push_back({completion, peer});  // ends with the cause of the peer's end, once the cause is known

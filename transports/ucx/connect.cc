@@ -133,7 +133,7 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
   absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, wake_, members, end_ns);
   if (!peers.ok()) return peers.status();
   for (NodePeer& peer : *peers) {
-    endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region), std::move(peer.wake));
+    endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region), std::move(peer.wake), peer.memory);
   }
   return links_.Watch(*peers);
 }
@@ -236,7 +236,10 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, s
   Control control;
   control.kind = kind;
   control.from = rank_;
-  for (UcxEndpoint& endpoint : endpoints_) SendControl(endpoint, control);
+  for (UcxEndpoint& endpoint : endpoints_) {
+    control.reads = kind == Control::Kind::kHello && endpoint.memory().readable();
+    SendControl(endpoint, control);
+  }
   const auto missing = [&] {
     return std::find_if(news_.begin(), news_.end(), [heard](const PeerNews& news) { return !(news.*heard); });
   };

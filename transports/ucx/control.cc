@@ -8,7 +8,7 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x35435454;  // "TTC5"
+constexpr std::uint32_t kMagic = 0x36435454;  // "TTC6"
 
 struct Header {
   std::uint32_t magic;
@@ -20,15 +20,19 @@ struct Header {
 };
 static_assert(sizeof(Header) + kMaxCauseBytes == sizeof(ControlFrame));
 
+std::int32_t ValueOf(const Control& control) {
+  if (control.kind == Control::Kind::kHello) return control.reads ? 1 : 0;
+  return control.kind == Control::Kind::kAnswers ? control.waits_for : control.cause.raw_code();
+}
+
 bool HasMessage(Control::Kind kind) { return kind == Control::Kind::kTaken || kind == Control::Kind::kGoodbye; }
 
 }  // namespace
 
 ControlFrame Encode(const Control& control) {
   const absl::string_view text = control.cause.message().substr(0, kMaxCauseBytes);
-  const std::int32_t value = control.kind == Control::Kind::kAnswers ? control.waits_for : control.cause.raw_code();
   const std::uint32_t number = HasMessage(control.kind) ? control.message : control.group;
-  const Header header = {kMagic, static_cast<std::uint32_t>(control.kind), control.from, value,
+  const Header header = {kMagic, static_cast<std::uint32_t>(control.kind), control.from, ValueOf(control),
                          number, static_cast<std::uint32_t>(text.size())};
   ControlFrame frame = {};
   std::memcpy(frame.data(), &header, sizeof(header));
@@ -48,6 +52,7 @@ std::optional<Control> Decode(const char* data, std::size_t bytes) {
   control.kind = static_cast<Control::Kind>(header.kind);
   control.from = header.from;
   if (control.kind == Control::Kind::kAnswers) control.waits_for = header.value;
+  if (control.kind == Control::Kind::kHello) control.reads = header.value == 1;
   (HasMessage(control.kind) ? control.message : control.group) = header.number;
   if (control.kind == Control::Kind::kAbort || control.kind == Control::Kind::kNote) {
     if (header.value < 0 || (header.value == 0 && control.kind == Control::Kind::kAbort)) return std::nullopt;

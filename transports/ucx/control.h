@@ -29,6 +29,7 @@ struct Control {
   Kind kind = Kind::kHello;
   Rank from = 0;
   absl::Status cause;       // kAbort, kNote; its text is cut to kMaxCauseBytes
+  bool reads = false;       // kHello: the sender can read the memory of the receiver's process (process_memory.h)
   Rank waits_for = -1;      // kAnswers: the rank that the sender waits for; -1: nobody
   std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed, or that the sender has left
   // kTaken: the number of the announced message that the sender has taken (announced.cc). kGoodbye: how many messages
@@ -43,9 +44,9 @@ inline constexpr std::size_t kMaxCauseBytes = 512;
 inline constexpr int kMaxControlsPerPeer = 4;
 
 // A control message on the wire: magic, kind, from, value, number, length of the text (4 bytes each, little-endian like
-// all machines that Tutti runs on), then the text. `value` is the status code of the cause of kAbort and kNote, or the
-// `waits_for` of kAnswers; otherwise 0. `number` is the `message` of kTaken and kGoodbye, otherwise the `group`. Only a
-// cause has a text.
+// all machines that Tutti runs on), then the text. `value` is the status code of the cause of kAbort and kNote, the
+// `waits_for` of kAnswers, or the `reads` of kHello; otherwise 0. `number` is the `message` of kTaken and kGoodbye,
+// otherwise the `group`. Only a cause has a text.
 using ControlFrame = std::array<char, 24 + kMaxCauseBytes>;
 
 ControlFrame Encode(const Control& control);

@@ -8,6 +8,7 @@
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
 #include "transports/ucx/library.h"
+#include "transports/ucx/process_memory.h"
 #include "tutti/transport.h"
 
 namespace tutti::ucx {
@@ -27,13 +28,19 @@ class UcxEndpoint final : public Endpoint {
   UcxTransport* transport() const { return transport_; }
   Rank peer() const { return peer_; }
   ucp_ep_h ep = nullptr;  // open from Connect until the peer is lost, or Shutdown
-  void Show(MappedRegion own) { region_ = own; }
-  // `wake`: the descriptor that ends the peer's Sleep.
-  void Keep(Mapping mapping, UniqueFd wake) {
+  // For the endpoint to this rank itself.
+  void Show(MappedRegion own) {
+    region_ = own;
+    memory_ = ProcessMemory::Own();
+  }
+  // `wake`: the descriptor that ends the peer's Sleep; `memory`: that of the peer's process, where it can be read.
+  void Keep(Mapping mapping, UniqueFd wake, ProcessMemory memory) {
     mapping_ = std::move(mapping);
     region_ = {mapping_.base(), mapping_.bytes()};
     wake_ = std::move(wake);
+    memory_ = memory;
   }
+  const ProcessMemory& memory() const { return memory_; }
 
  private:
   UcxTransport* const transport_;
@@ -41,6 +48,7 @@ class UcxEndpoint final : public Endpoint {
   Mapping mapping_;
   MappedRegion region_;
   UniqueFd wake_;
+  ProcessMemory memory_;
 };
 
 }  // namespace tutti::ucx

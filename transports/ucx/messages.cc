@@ -70,9 +70,9 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   param.cb.send = OnSent;
   may_match_ |= to.peer() == rank_;  // some versions of UCX deliver a message of this rank to itself at once
   ucp_tag_t ucp_tag = TagOf(rank_, tag);
-  if (IsReadByPeer(to, data, bytes)) {
+  if (const std::optional<Payload> payload = PayloadReadBy(to, data, bytes); payload.has_value()) {
     operation->announced = true;
-    operation->announcement = {static_cast<const std::byte*>(data) - region_.mapping.base(), bytes, operation->number};
+    operation->announcement = {.payload = *payload, .bytes = bytes, .number = operation->number};
     data = &operation->announcement;
     bytes = sizeof(Announcement);
     ucp_tag |= kAnnounces;

@@ -23,7 +23,7 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x324d5454;  // "TTM2"
+constexpr std::uint32_t kMagic = 0x334d5454;  // "TTM3"
 constexpr std::size_t kMaxStrangers = 64;     // the most connections whose other end has not said who it is
 constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between two looks whether the awaited ranks live
 
@@ -32,7 +32,8 @@ constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between 
 struct Introduction {
   std::uint32_t magic;
   Rank rank;
-  Nonce nonce;  // the nonce of the receiver, which proves that the sender knows the receiver's address
+  Nonce nonce;             // the nonce of the receiver, which proves that the sender knows the receiver's address
+  std::uint64_t nonce_at;  // where the sender has its own nonce in its memory: see ProcessMemory::AtOtherEnd
 };
 
 absl::Status Errno(absl::string_view what) { return absl::ErrnoToStatus(errno, what); }
@@ -72,6 +73,7 @@ bool SendIntroduction(int socket, const Introduction& introduction, const Descri
 
 struct Introduced {
   Rank rank;
+  std::uint64_t nonce_at;
   UniqueFd region;
   UniqueFd wake;
 };
@@ -115,7 +117,7 @@ absl::StatusOr<std::optional<Introduced>> ReceiveIntroduction(int socket, const 
     if (!shortage.ok()) return shortage;
   }
   if (cut || number < received.size()) return std::nullopt;
-  return Introduced{introduction.rank, std::move(received[0]), std::move(received[1])};
+  return Introduced{introduction.rank, introduction.nonce_at, std::move(received[0]), std::move(received[1])};
 }
 
 // One run of NodeRendezvous::Meet.
@@ -188,8 +190,7 @@ class Meeting {
           absl::StrCat("rank ", member.rank, " runs as another user than rank ", rank_,
                        ", so memory cannot be shared: give them other node names (TUTTI_NODE, UcxOptions.node)"));
     }
-    const Introduction introduction = {kMagic, rank_, member.address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return ClosedError(member.rank);
+    if (!Introduce(socket.get(), *member.address)) return ClosedError(member.rank);
     called_.emplace_back(member.rank, std::move(socket));
     return absl::OkStatus();
   }
@@ -256,6 +257,17 @@ class Meeting {
                      " bytes of address space for the memory of all"));
   }
 
+  // Introduces this rank to the peer at the other end of `socket`.
+  bool Introduce(int socket, const PeerAddress& peer) const {
+    const Introduction introduction = {kMagic, rank_, peer.nonce, reinterpret_cast<std::uintptr_t>(&nonce_)};
+    return SendIntroduction(socket, introduction, {region_.fd.get(), wake_.get()});
+  }
+
+  void Keep(const NodeMember& member, UnsharedFd socket, Mapping region, Introduced introduced) {
+    const ProcessMemory memory = ProcessMemory::AtOtherEnd(socket.get(), introduced.nonce_at, member.address->nonce);
+    met_.push_back({member.rank, std::move(socket), std::move(region), std::move(introduced.wake), memory});
+  }
+
   // Reads the first message of a connection: a higher rank introduces itself and gets this rank's introduction in
   // return; any other connection is closed. An error means that this rank itself cannot go on.
   absl::Status Hear(std::size_t index) {
@@ -269,9 +281,8 @@ class Meeting {
     if (member == nullptr) return absl::OkStatus();
     absl::StatusOr<Mapping> region = MapRegionOf(*member, introduced->region);
     if (!region.ok()) return region.status();
-    const Introduction introduction = {kMagic, rank_, member->address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return absl::OkStatus();
-    met_.push_back({member->rank, std::move(socket), *std::move(region), std::move(introduced->wake)});
+    if (!Introduce(socket.get(), *member->address)) return absl::OkStatus();
+    Keep(*member, std::move(socket), *std::move(region), *std::move(introduced));
     return absl::OkStatus();
   }
 
@@ -283,9 +294,10 @@ class Meeting {
     if (!received.ok()) return received.status();
     std::optional<Introduced>& introduced = *received;
     if (!introduced.has_value() || introduced->rank != rank) return ClosedError(rank);
-    absl::StatusOr<Mapping> region = MapRegionOf(*Missing(rank), introduced->region);
+    const NodeMember& member = *Missing(rank);
+    absl::StatusOr<Mapping> region = MapRegionOf(member, introduced->region);
     if (!region.ok()) return region.status();
-    met_.push_back({rank, std::move(socket), *std::move(region), std::move(introduced->wake)});
+    Keep(member, std::move(socket), *std::move(region), *std::move(introduced));
     return absl::OkStatus();
   }
 

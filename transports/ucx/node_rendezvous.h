@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
 #include "transports/ucx/address.h"
+#include "transports/ucx/process_memory.h"
 #include "tutti/dtype.h"
 
 namespace tutti::ucx {
@@ -23,7 +24,8 @@ struct NodePeer {
   Rank rank = 0;
   UnsharedFd socket;  // stays open for as long as both ranks live: its end is how death is noticed
   Mapping region;
-  UniqueFd wake;  // the event descriptor that ends the peer's sleep: see WakeSleeper
+  UniqueFd wake;         // the event descriptor that ends the peer's sleep: see WakeSleeper
+  ProcessMemory memory;  // of the peer's process, where it can be read
 };
 
 // A peer on this node that is to be met.

@@ -179,6 +179,7 @@ void UcxTransport::Handle(Rank from, const Control& control) {
   switch (control.kind) {
     case Control::Kind::kHello:
       news.hello = true;
+      news.reads = control.reads;
       return;
     case Control::Kind::kSettled:
       news.settled = true;

@@ -91,9 +91,14 @@ class UcxTransport final : public Transport, private ShortReceiver {
  private:
   static constexpr absl::Duration kShortestNap = absl::Microseconds(50);
 
-  // Where the payload of an announced message is, in its sender's region.
+  // Where the payload of an announced message is: at an offset of its sender's region, or at an address of its sender's
+  // process.
+  struct Payload {
+    std::uint64_t place = 0;
+    std::uint32_t in_region = 0;  // 1: an offset; 0: an address
+  };
   struct Announcement {
-    std::int64_t offset = 0;
+    Payload payload = {};
     std::int64_t bytes = 0;
     std::uint32_t number = 0;  // the number of the sender's operation
   };
@@ -118,10 +123,10 @@ class UcxTransport final : public Transport, private ShortReceiver {
     // announcement may come in place of the message.
     Announcement announcement = {};
   };
-  // An announced message whose payload is being read from the region of its sender. UCX has ended the receive.
+  // An announced message whose payload is being read from the memory of its sender. UCX has ended the receive.
   struct Read {
     Operation* operation;
-    const std::byte* payload;
+    Payload payload;
     std::int64_t copied;
     std::uint32_t number;
   };
@@ -168,6 +173,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
   };
   struct PeerNews {
     bool hello = false;
+    bool reads = false;  // the peer can read the memory of this rank's process
     bool settled = false;
     bool goodbye_seen = false;  // the peer has seen this rank's goodbye
     bool goodbye = false;       // the peer's goodbye has come behind its messages: over UCX, or the short wire
@@ -195,8 +201,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
 
-  // Whether `peer` reads the message, `bytes` bytes that this rank sends from `data`, straight from this rank's memory.
-  bool IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
+  // Where `peer` reads the message, `bytes` bytes that this rank sends from `data`, straight from this rank's memory;
+  // nullopt: the peer does not.
+  std::optional<Payload> PayloadReadBy(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
   // Begins to read the message whose announcement the receive `operation` has got.
   void BeginRead(Operation* operation, std::size_t received);
   // Why `operation`, a Recv of a message that was announced with `bytes` bytes, cannot get its message; OK where it
@@ -204,7 +211,10 @@ class UcxTransport final : public Transport, private ShortReceiver {
   absl::Status ErrorOfAnnounced(const Operation& operation, std::int64_t bytes, const absl::Status& malformed) const;
   // Reads at most `most` bytes of announced messages; false when there was nothing to read.
   bool ReadAnnounced(std::int64_t most);
-  void EndRead(const Read& read);
+  // Copies the next `bytes` bytes of the payload.
+  absl::Status CopyPayload(const Read& read, std::int64_t bytes);
+  // Ends a read whose payload has been copied, or cannot be copied, as `copied` says.
+  void EndRead(const Read& read, const absl::Status& copied);
   // Ends the reads whose operations `ends` chooses, unfinished.
   void EndReads(absl::FunctionRef<bool(const Operation&)> ends, absl::FunctionRef<absl::Status(const Operation&)> why);
   // Ends the sends which `ends` chooses, of those that wait until they are taken: by a peer of this node to which they

@@ -1,0 +1,40 @@
+// The memory of another process of this node, which a rank reads to take a message from where its sender has it.
+#ifndef TUTTI_TRANSPORTS_UCX_PROCESS_MEMORY_H_
+#define TUTTI_TRANSPORTS_UCX_PROCESS_MEMORY_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "transports/ucx/address.h"
+
+namespace tutti::ucx {
+
+class ProcessMemory {
+ public:
+  // That of no process: nothing can be read.
+  ProcessMemory() = default;
+  // The memory of this process.
+  static ProcessMemory Own();
+  // The memory of the process at the other end of `socket`, a connected socket of the node; that of no process unless
+  // the system lets this process read there, and `nonce`, which that process alone has at `place`, is found there: a
+  // process of another namespace may have another number than it seems.
+  static ProcessMemory AtOtherEnd(int socket, std::uint64_t place, const Nonce& nonce);
+
+  bool readable() const { return process_ > 0; }
+  // Copies `bytes` bytes, those at `place` of the process, to `to`. An error where the process has ended, has no memory
+  // there, or forbids it meanwhile. A process that begins after that one has ended may get its number: what was copied
+  // counts only if the process still lives after the call.
+  absl::Status Read(void* to, std::uint64_t place, std::size_t bytes) const;
+
+ private:
+  explicit ProcessMemory(pid_t process) : process_(process) {}
+
+  pid_t process_ = 0;
+};
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_PROCESS_MEMORY_H_
