@@ -101,7 +101,7 @@ bool HostExecutor::RunAtOnce(Run& its_run) {
   Add(run);
   const bool delayed = active_.empty() || !run.refusal.ok() || run.channel.BlockedBy(run).has_value();
   if (delayed) return false;
-  Count(staged_bytes_, run.StartWithoutSteps());
+  Count(staged_bytes_, run.StartWithoutSteps(past_cache_));
   const StepId done = TakeStepsInOrder(run);
   const bool ended = done == run.program.instructions.size() && !run.ticket.any_private_buffers &&
                      !run.channel.peer_failed() && CheckPeersUnlessAwaited(run).ok();
@@ -264,7 +264,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   if (!run.message_error_.ok()) return Fail(run, run.MessageError());
   if (!run.started_) {
     if (run.channel.BlockedBy(run).has_value()) return Polled::kNothing;
-    Count(staged_bytes_, run.Start());
+    Count(staged_bytes_, run.Start(past_cache_));
     moved = true;
   }
   const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };
@@ -393,8 +393,14 @@ absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
     Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
   }
   const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
-  return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                        absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
+  const auto compute = [&](kernels::Stores stores) {
+    return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                          absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor, stores);
+  };
+  if (instruction.fills_scratch) {  // peers read this rank's scratch, and have read it in the calls before
+    return past_cache_.Measure(instruction.count * SizeOf(instruction.dst_type), compute);
+  }
+  return compute(instruction.streaming ? kernels::Stores::kStreaming : kernels::Stores::kCached);
 }
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {

@@ -12,6 +12,7 @@
 #include "engine/control_block.h"
 #include "engine/executor.h"
 #include "engine/host_run.h"
+#include "engine/past_cache_choice.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -98,8 +99,9 @@ class HostExecutor final : public Executor {
   const bool may_spin_;
   std::vector<Run*> active_;
   std::vector<Run*> pending_;
-  int in_foreground_ = 0;      // runs that are not in the background
-  std::int64_t messages_ = 0;  // sends and receives under way
+  PastCacheChoice past_cache_;  // of copies to scratch and to staging
+  int in_foreground_ = 0;       // runs that are not in the background
+  std::int64_t messages_ = 0;   // sends and receives under way
   absl::Status error_;
   Channel* failed_channel_ = nullptr;
   // Written by the driver, read by any thread.

@@ -12,8 +12,8 @@ namespace tutti {
 namespace {
 
 // Copies like memcpy, but fast at any distance between the two buffers: see CopyBytes in kernels/convert.cc.
-void CopyBytes(void* dst, const void* src, std::int64_t bytes) {
-  kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, kernels::Stores::kCached);
+void CopyBytes(void* dst, const void* src, std::int64_t bytes, kernels::Stores stores) {
+  kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, stores);
 }
 
 }  // namespace
@@ -88,26 +88,26 @@ absl::Status HostMemory::MakeRoomForPrivateBuffers() {
   return AllocateScratch(program_.for_private_buffers->plan.scratch_bytes);
 }
 
-std::int64_t HostMemory::CopyIn() {
+std::int64_t HostMemory::CopyIn(PastCacheChoice& past_cache) {
   const Plan& plan = program_.plan;
+  const auto copy = [&](void* staging, const void* buffer, std::int64_t bytes) {
+    return past_cache.Measure(bytes, [&](kernels::Stores stores) {
+      CopyBytes(staging, buffer, bytes, stores);
+      return bytes;
+    });
+  };
   std::int64_t copied = 0;
-  if (staging_in_.data() != nullptr) {
-    CopyBytes(staging_in_.data(), in_, plan.in_bytes);
-    copied += plan.in_bytes;
-  }
+  if (staging_in_.data() != nullptr) copied += copy(staging_in_.data(), in_, plan.in_bytes);
   // In place the output is the input too, and bytes that the call does not write must come back as they were. Out of
   // place nothing is copied in, because a plan that keeps its promise writes every byte of the output.
-  if (staging_out_.data() != nullptr && plan.spec.in_place) {
-    CopyBytes(staging_out_.data(), out_, plan.out_bytes);
-    copied += plan.out_bytes;
-  }
+  if (staging_out_.data() != nullptr && plan.spec.in_place) copied += copy(staging_out_.data(), out_, plan.out_bytes);
   return copied;
 }
 
 std::int64_t HostMemory::CopyOut() {
   if (staging_out_.data() == nullptr) return 0;
   const std::int64_t bytes = program_.plan.out_bytes;
-  CopyBytes(out_, staging_out_.data(), bytes);
+  CopyBytes(out_, staging_out_.data(), bytes, kernels::Stores::kCached);
   return bytes;
 }
 

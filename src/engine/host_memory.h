@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/lent_memory.h"
+#include "engine/past_cache_choice.h"
 #include "engine/program.h"
 #include "tutti/buffer.h"
 
@@ -31,9 +32,9 @@ class HostMemory {
   // Allocates what Program::for_private_buffers needs, also where only another rank's buffers are private.
   // ResourceExhausted when the arena has no room.
   absl::Status MakeRoomForPrivateBuffers();
-  // CopyIn copies the caller's buffers into staging, CopyOut copies staging back. Both return the number of bytes
-  // copied.
-  std::int64_t CopyIn();
+  // CopyIn copies the caller's buffers into staging, as `past_cache` says; CopyOut copies staging back. Both return the
+  // number of bytes copied.
+  std::int64_t CopyIn(PastCacheChoice& past_cache);
   std::int64_t CopyOut();
 
   // The scratch that belongs to this call or its caller; null: there is none, or it is the lane's.

@@ -78,19 +78,19 @@ void HostRun::Begin() {
   SetScratch();
 }
 
-std::int64_t HostRun::Start() {
+std::int64_t HostRun::Start(PastCacheChoice& past_cache) {
   Begin();
   if (!refusal.ok()) {
     TellRefusal(channel.rank());
     return 0;
   }
   BeginStepsAfter(0);
-  return memory_.CopyIn();
+  return memory_.CopyIn(past_cache);
 }
 
-std::int64_t HostRun::StartWithoutSteps() {
+std::int64_t HostRun::StartWithoutSteps(PastCacheChoice& past_cache) {
   Begin();
-  return memory_.CopyIn();
+  return memory_.CopyIn(past_cache);
 }
 
 void HostRun::BeginStepsAfter(StepId taken) {

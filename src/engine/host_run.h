@@ -48,10 +48,10 @@ class HostRun final : public Run {
   // Allocates what a run of `some` needs.
   void MakeRoomFor(const Program& some);
   void Begin();
-  // Begins the run, and returns the number of bytes that were copied into staging.
-  std::int64_t Start();
+  // Begins the run, and returns the number of bytes that were copied into staging, as `past_cache` says.
+  std::int64_t Start(PastCacheChoice& past_cache);
   // Does what Start does, for a run that is not refused and whose steps the caller begins.
-  std::int64_t StartWithoutSteps();
+  std::int64_t StartWithoutSteps(PastCacheChoice& past_cache);
   // Lets the steps of the call's program begin, the first `taken` of which have been taken already.
   void BeginStepsAfter(StepId taken);
   // Whether the shared beginning of both programs is complete, so that Branch must be called: until then no other step

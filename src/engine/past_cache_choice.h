@@ -1,0 +1,61 @@
+// Whether copies to memory that peers read are stored past the cache, as measured.
+#ifndef TUTTI_ENGINE_PAST_CACHE_CHOICE_H_
+#define TUTTI_ENGINE_PAST_CACHE_CHOICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "kernels/reduce.h"
+
+namespace tutti {
+
+// A processor that stores to lines which another one has read must first take each line away from that one. Between two
+// hyperthreads of a core this takes no time, between the cores of a chip some, and between chips twenty times as long
+// as a store past the cache, which takes the line away without fetching it. But after a store past the cache the peers
+// read from memory. So the class measures both ways, the one that is not in use rarely, and prefers stores past the
+// cache where the others take several times as long. See docs/decisions/0044. Not thread-safe.
+class PastCacheChoice {
+ public:
+  // Copies of fewer bytes are stored in the cache, and not measured.
+  static constexpr std::int64_t kMinBytes = 16 << 10;
+
+  // Calls `copy` with the way in which it shall copy `bytes` bytes to memory that peers read, and returns what it does.
+  template <typename Copy>
+  auto Measure(std::int64_t bytes, Copy copy) {
+    if (bytes < kMinBytes) return copy(kernels::Stores::kCached);
+    const kernels::Stores stores = Next();
+    const std::int64_t begin_ns = MonotonicNanos();
+    auto result = copy(stores);
+    Took(bytes, MonotonicNanos() - begin_ns);
+    return result;
+  }
+
+  // The parts of Measure. How the next copy is to be stored:
+  kernels::Stores Next();
+  // This copy, of `bytes` bytes, took `nanos` ns.
+  void Took(std::int64_t bytes, std::int64_t nanos);
+
+ private:
+  // The last times of one way, of which the median counts: a rank may lose its processor in the middle of a copy.
+  struct Way {
+    std::array<double, 5> nanos_per_byte = {};
+    std::size_t measured = 0;  // copies
+
+    bool is_known() const { return measured >= nanos_per_byte.size(); }
+    double median() const;
+  };
+
+  Way& way(kernels::Stores stores) { return stores == kernels::Stores::kCached ? cached_ : streaming_; }
+
+  Way cached_;
+  Way streaming_;
+  kernels::Stores preferred_ = kernels::Stores::kCached;
+  kernels::Stores chosen_ = kernels::Stores::kCached;
+  std::int64_t copies_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_PAST_CACHE_CHOICE_H_
