@@ -318,10 +318,11 @@ void TellOfAbsence(Store& store, const Keys& keys, Rank own, int size, const Mee
   late.resize(std::min(late.size(), kMaxListed));
   std::vector<std::string> places = {absl::StrCat(keys.in, own), absl::StrCat(keys.has_read, own)};
   for (const Rank rank : late) places.push_back(absl::StrCat(keys.in, rank));
-  places.push_back(KeyOfPart(keys.out, 0));
   const std::string note = absl::StrCat(kGone, "rank ", NameOf(members, own), " has given up: ", cause.message());
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   for (const std::string& place : places) store.Set(place, note, TimeAt(end_ns)).IgnoreError();
+  // Most ranks wait here, so the time for this note is its own.
+  store.Set(KeyOfPart(keys.out, 0), note, TimeAt(NanosIn(kNamingLimit))).IgnoreError();
 }
 
 // Does what ExchangeBlobs does, with three requests of each rank and 4 N more of rank 0: N ranks that each asked for

@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::strin
 
 // Ends the exchange `name` on all ranks of `store`, also on those that come to it later: `rank`, which has met `cause`
 // before, will not come. The others end with Unavailable, "rank 2 has given up: …" and the text of `cause`, which is
-// returned here. Takes up to 200 ms, and no error: where the store does not answer, the others wait until their
+// returned here. Takes up to 300 ms, and no error: where the store does not answer, the others wait until their
 // deadline. For an exchange of an attempt that nobody repeats with this store, because the notes stay there.
 absl::Status StayAway(Store& store, absl::string_view name, Rank rank, int size, absl::Status cause);
 

@@ -12,6 +12,7 @@
 #include "comm/interface_choice.h"
 #include "comm/network_interface.h"
 #include "comm/node_name.h"
+#include "comm/runtime.h"
 
 namespace tutti {
 namespace {
@@ -39,8 +40,9 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& boot
   const TransportOptions options = {.region_bytes = config->arena_bytes};
   if (config->transport == "inproc" || (config->transport == "auto" && size == 1)) {
     if (size != 1) {
-      return absl::InvalidArgumentError(absl::StrCat("TUTTI_TRANSPORT=inproc joins threads of one process, not the ",
-                                                     size, " processes of this job; use ucx"));
+      return FailSetUp(bootstrap, absl::InvalidArgumentError(
+                                      absl::StrCat("TUTTI_TRANSPORT=inproc joins threads of one process, not the ",
+                                                   size, " processes of this job; use ucx")));
     }
     return MakeInprocTransport(MakeInprocHub(1), options);
   }
@@ -54,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& boot
       {.interface = std::move(interface->device), .node = *std::move(node), .connections = config->connections},
       options);
 #else
-  return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
+  return FailSetUp(bootstrap,
+                   absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON"));
 #endif
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/floating_mode.h"
 #include "kernels/combine.h"
+#include "kernels/reduce.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -15,9 +16,10 @@ absl::Span<const std::uint8_t> EncodedBytes(const void* memory, std::int64_t byt
 }  // namespace
 
 absl::Status Compute(const Program& program, const Instruction& instruction, absl::Span<void* const> dsts,
-                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor, kernels::Stores stores) {
+                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor) {
   // The thread may be the engine's or the caller's, in whatever mode the caller computes: ranks end with the same bits.
   const DefaultFloatingMode mode;
+  const kernels::Stores stores = instruction.streaming ? kernels::Stores::kStreaming : kernels::Stores::kCached;
   const auto count = static_cast<std::size_t>(instruction.count);
   switch (instruction.kind) {
     case StepKind::kReduce:

@@ -7,15 +7,13 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/program.h"
-#include "kernels/reduce.h"
 
 namespace tutti {
 
-// Carries out `instruction` of `program` on its operands' memory; what copies and reductions store goes where `stores`
-// says. `draw` names the random numbers of a codec that
+// Carries out `instruction` of `program` on its operands' memory. `draw` names the random numbers of a codec that
 // rounds at random; `factor` is that of the call. DataLoss when a codec refuses the bytes that it is to decode.
 absl::Status Compute(const Program& program, const Instruction& instruction, absl::Span<void* const> dsts,
-                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor, kernels::Stores stores);
+                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor);
 
 }  // namespace tutti
 

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/floating_mode.h"
 #include "engine/call.h"
 #include "engine/host_compute.h"
 #include "engine/run_lists.h"
+#include "kernels/reduce.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -21,6 +24,8 @@ constexpr std::size_t kRoom = 64;
 constexpr std::int64_t kBytesPerTurn = 1 << 20;
 // Steps that touch this many bytes take about a microsecond: peers that sleep are rung before such steps.
 constexpr std::int64_t kLongBytes = 4 << 10;
+// Copies to scratch that touch this many bytes are measured.
+constexpr std::int64_t kLongCopy = 2 * PastCacheChoice::kMinBytes;
 // Looks at the first signal that a run awaits, about 0.1 µs together, before the driver rings peers that sleep and
 // turns to its other duties: a peer that makes the same call at the same time often signals so soon.
 constexpr int kLooks = 64;
@@ -392,15 +397,21 @@ absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
   if (run.private_buffers && instruction.fills_scratch) {
     Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
   }
-  const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
-  const auto compute = [&](kernels::Stores stores) {
-    return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                          absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor, stores);
-  };
-  if (instruction.fills_scratch) {  // peers read this rank's scratch, and have read it in the calls before
-    return past_cache_.Measure(instruction.count * SizeOf(instruction.dst_type), compute);
+  if (instruction.fills_scratch && instruction.touched_bytes >= kLongCopy && dsts.size() == 1) {
+    CopyForPeers(instruction, run.dsts_[0], run.srcs_[0]);
+    return absl::OkStatus();
   }
-  return compute(instruction.streaming ? kernels::Stores::kStreaming : kernels::Stores::kCached);
+  const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
+  return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                        absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
+}
+
+void HostExecutor::CopyForPeers(const Instruction& copy, void* dst, const void* src) {
+  const DefaultFloatingMode mode;  // of conversions, as in every step that computes
+  const kernels::Stores stores = past_cache_.Next();
+  const std::int64_t begin_ns = MonotonicNanos();
+  kernels::Convert(copy.dst_type, dst, copy.src_type, src, copy.count, stores);
+  past_cache_.Took(copy.count * SizeOf(copy.dst_type), MonotonicNanos() - begin_ns);
 }
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "engine/control_block.h"
 #include "kernels/reduce.h"
 #include "memory/arena.h"
@@ -14,6 +15,15 @@ namespace {
 // Copies like memcpy, but fast at any distance between the two buffers: see CopyBytes in kernels/convert.cc.
 void CopyBytes(void* dst, const void* src, std::int64_t bytes, kernels::Stores stores) {
   kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, stores);
+}
+
+// Copies `bytes` bytes of `buffer` to `staging`, which peers read; returns `bytes`.
+std::int64_t Stage(PastCacheChoice& past_cache, Buffer& staging, const void* buffer, std::int64_t bytes) {
+  const bool is_measured = bytes >= PastCacheChoice::kMinBytes;
+  const std::int64_t begin_ns = MonotonicNanos();
+  CopyBytes(staging.data(), buffer, bytes, is_measured ? past_cache.Next() : kernels::Stores::kCached);
+  if (is_measured) past_cache.Took(bytes, MonotonicNanos() - begin_ns);
+  return bytes;
 }
 
 }  // namespace
@@ -90,17 +100,13 @@ absl::Status HostMemory::MakeRoomForPrivateBuffers() {
 
 std::int64_t HostMemory::CopyIn(PastCacheChoice& past_cache) {
   const Plan& plan = program_.plan;
-  const auto copy = [&](void* staging, const void* buffer, std::int64_t bytes) {
-    return past_cache.Measure(bytes, [&](kernels::Stores stores) {
-      CopyBytes(staging, buffer, bytes, stores);
-      return bytes;
-    });
-  };
   std::int64_t copied = 0;
-  if (staging_in_.data() != nullptr) copied += copy(staging_in_.data(), in_, plan.in_bytes);
+  if (staging_in_.data() != nullptr) copied += Stage(past_cache, staging_in_, in_, plan.in_bytes);
   // In place the output is the input too, and bytes that the call does not write must come back as they were. Out of
   // place nothing is copied in, because a plan that keeps its promise writes every byte of the output.
-  if (staging_out_.data() != nullptr && plan.spec.in_place) copied += copy(staging_out_.data(), out_, plan.out_bytes);
+  if (staging_out_.data() != nullptr && plan.spec.in_place) {
+    copied += Stage(past_cache, staging_out_, out_, plan.out_bytes);
+  }
   return copied;
 }
 

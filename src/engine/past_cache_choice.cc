@@ -1,17 +1,20 @@
 #include "engine/past_cache_choice.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace tutti {
 namespace {
 
 using kernels::Stores;
 
-// At first the two ways take turns, for as many copies as make both known although the first copies touch memory for
-// the first time.
-constexpr std::int64_t kTurns = 16;
-// Later, of so many copies one is stored in the other way.
-constexpr std::int64_t kBetweenTrials = 256;
+// At first both ways are tried in turns, for as many copies as make both known although the first copies touch memory
+// for the first time. The turns follow no period: a call may consist of two copies, or four, of which each is
+// different.
+constexpr std::uint64_t kTurns = 16;
+bool IsOthersTurn(std::uint64_t copy) { return std::popcount(copy) % 2 == 1; }
+// Later, of so many copies one is stored in the other way: an odd number, so that all copies of a call are tried.
+constexpr std::uint64_t kBetweenTrials = 257;
 // How many times as long cached stores must take. Peers take up to three times as long to read from memory what they
 // would have found in a cache.
 constexpr double kWorthwhile = 5;
@@ -27,8 +30,8 @@ double PastCacheChoice::Way::median() const {
 }
 
 Stores PastCacheChoice::Next() {
-  const std::int64_t number = copies_++;
-  const bool tries = number < kTurns ? number % 2 == 1 : number % kBetweenTrials == 0;
+  const std::uint64_t number = copies_++;
+  const bool tries = number < kTurns ? IsOthersTurn(number) : number % kBetweenTrials == 0;
   chosen_ = tries ? Other(preferred_) : preferred_;
   return chosen_;
 }

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/clock.h"
 #include "kernels/reduce.h"
 
 namespace tutti {
@@ -21,20 +20,9 @@ class PastCacheChoice {
   // Copies of fewer bytes are stored in the cache, and not measured.
   static constexpr std::int64_t kMinBytes = 16 << 10;
 
-  // Calls `copy` with the way in which it shall copy `bytes` bytes to memory that peers read, and returns what it does.
-  template <typename Copy>
-  auto Measure(std::int64_t bytes, Copy copy) {
-    if (bytes < kMinBytes) return copy(kernels::Stores::kCached);
-    const kernels::Stores stores = Next();
-    const std::int64_t begin_ns = MonotonicNanos();
-    auto result = copy(stores);
-    Took(bytes, MonotonicNanos() - begin_ns);
-    return result;
-  }
-
-  // The parts of Measure. How the next copy is to be stored:
+  // How the next copy is to be stored.
   kernels::Stores Next();
-  // This copy, of `bytes` bytes, took `nanos` ns.
+  // Tells that this copy, of `bytes` bytes, took `nanos` ns.
   void Took(std::int64_t bytes, std::int64_t nanos);
 
  private:
@@ -53,7 +41,7 @@ class PastCacheChoice {
   Way streaming_;
   kernels::Stores preferred_ = kernels::Stores::kCached;
   kernels::Stores chosen_ = kernels::Stores::kCached;
-  std::int64_t copies_ = 0;
+  std::uint64_t copies_ = 0;
 };
 
 }  // namespace tutti

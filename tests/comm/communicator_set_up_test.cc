@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "tests/harness/world.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
 #include "tutti/transport.h"
@@ -108,20 +110,24 @@ absl::Status CreateWithoutRoom(const Bootstrap& bootstrap, std::unique_ptr<Trans
 }
 
 std::vector<Case> EarlyCases() {
-  return {{.name = "options",
-           .fail = CreateWithAWrongSchedule,
-           .exchange = "agreement/communicator",
-           .cause = "schedules=all_reduce=rign: "},
-          {.name = "transport",
-           .fail = CreateWithoutATransport,
-           .exchange = "agreement/communicator",
-           .cause = "transport is null"},
-          {.name = "before_places",
-           .fail = CreateWithoutATransport,
-           .create = CreateWithTheTransportOfTheEnvironment,
-           .has_route = true,
-           .exchange = "places of nodes",
-           .cause = "transport is null"}};
+  std::vector<Case> cases = {{.name = "options",
+                              .fail = CreateWithAWrongSchedule,
+                              .exchange = "agreement/communicator",
+                              .cause = "schedules=all_reduce=rign: "},
+                             {.name = "transport",
+                              .fail = CreateWithoutATransport,
+                              .exchange = "agreement/communicator",
+                              .cause = "transport is null"}};
+  const std::vector<std::string> transports = WorldTransports();
+  if (std::find(transports.begin(), transports.end(), "ucx") != transports.end()) {
+    cases.push_back({.name = "before_places",
+                     .fail = CreateWithoutATransport,
+                     .create = CreateWithTheTransportOfTheEnvironment,
+                     .has_route = true,
+                     .exchange = "places of nodes",
+                     .cause = "transport is null"});
+  }
+  return cases;
 }
 
 std::vector<Case> AllCases() {

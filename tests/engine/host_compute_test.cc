@@ -56,7 +56,7 @@ std::vector<std::uint32_t> Results(const Instruction& instruction) {
   const void* const srcs[] = {a.data(), b.data()};
   void* const dsts[] = {result.data()};
   const Program program;
-  EXPECT_EQ(Compute(program, instruction, dsts, srcs, 0, 1.0, kernels::Stores::kCached), absl::OkStatus());
+  EXPECT_EQ(Compute(program, instruction, dsts, srcs, 0, 1.0), absl::OkStatus());
   return result;
 }
 

@@ -454,6 +454,7 @@ TEST(UcxProcessMemoryReadDeathTest, ARankThatIsKilledWhileItsMessageIsReadIsName
     me.Recv(0, 1, &in, &op);
     me.transport.Progress();  // reads a part
     EXPECT_EQ(op.calls, 0);
+    EXPECT_EQ(in.substr(0, 4096), Payload(4096, 1));
     me.reports.Write("reading");
     me.orders.Read();
     me.Await({&op});
@@ -462,6 +463,7 @@ TEST(UcxProcessMemoryReadDeathTest, ARankThatIsKilledWhileItsMessageIsReadIsName
   });
   EXPECT_EQ(ranks.Report(1), "reading");
   ranks.Kill(0, SIGKILL);
+  EXPECT_FALSE(ranks.EndsWell(0));  // has ended
   ranks.Order(1);
   EXPECT_TRUE(ranks.EndsWell(1));
 }

@@ -48,7 +48,9 @@ std::optional<UcxTransport::Payload> UcxTransport::PayloadReadBy(const UcxEndpoi
                            return begin < pages.data() + pages.size() && pages.data() < begin + bytes;
                          });
   if (in_region) return Payload{.place = static_cast<std::uint64_t>(begin - base), .in_region = 1};
-  if (!news_[static_cast<std::size_t>(peer.peer())].reads) return std::nullopt;
+  const bool reads = peer.peer() == rank_ || (news_[static_cast<std::size_t>(peer.peer())].reads &&
+                                              ProcessMemory::IsShown(data, static_cast<std::size_t>(bytes)));
+  if (!reads) return std::nullopt;
   return Payload{.place = reinterpret_cast<std::uintptr_t>(data)};
 }
 
@@ -75,7 +77,7 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
     const bool within = received == sizeof(announcement) && bytes >= 0 && static_cast<std::uint64_t>(bytes) <= all &&
                         payload.place <= all - static_cast<std::uint64_t>(bytes);
     if (!within) malformed = BadAnnouncement(peer, payload.place, bytes, endpoint.region().bytes);
-  } else if (received != sizeof(announcement) || bytes < 0 || !endpoint.memory().readable()) {
+  } else if (received != sizeof(announcement) || bytes < 0 || (peer != rank_ && !endpoint.memory().readable())) {
     malformed = UnreadableAnnouncement(peer, bytes);
   }
   absl::Status error = ErrorOfAnnounced(*operation, bytes, malformed);
@@ -87,8 +89,10 @@ absl::Status UcxTransport::CopyPayload(const Read& read, std::int64_t bytes) {
   const UcxEndpoint& endpoint = endpoints_[static_cast<std::size_t>(read.operation->peer)];
   std::byte* const to = static_cast<std::byte*>(read.operation->data) + read.copied;
   const std::uint64_t place = read.payload.place + static_cast<std::uint64_t>(read.copied);
-  if (read.payload.in_region == 0) return endpoint.memory().Read(to, place, static_cast<std::size_t>(bytes));
-  std::memcpy(to, endpoint.region().base + place, static_cast<std::size_t>(bytes));
+  const bool in_region = read.payload.in_region != 0;
+  const auto count = static_cast<std::size_t>(bytes);
+  if (!in_region && read.operation->peer != rank_) return endpoint.memory().Read(to, place, count);
+  std::memcpy(to, in_region ? endpoint.region().base + place : reinterpret_cast<const std::byte*>(place), count);
   return absl::OkStatus();
 }
 

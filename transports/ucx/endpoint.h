@@ -28,11 +28,7 @@ class UcxEndpoint final : public Endpoint {
   UcxTransport* transport() const { return transport_; }
   Rank peer() const { return peer_; }
   ucp_ep_h ep = nullptr;  // open from Connect until the peer is lost, or Shutdown
-  // For the endpoint to this rank itself.
-  void Show(MappedRegion own) {
-    region_ = own;
-    memory_ = ProcessMemory::Own();
-  }
+  void Show(MappedRegion own) { region_ = own; }
   // `wake`: the descriptor that ends the peer's Sleep; `memory`: that of the peer's process, where it can be read.
   void Keep(Mapping mapping, UniqueFd wake, ProcessMemory memory) {
     mapping_ = std::move(mapping);

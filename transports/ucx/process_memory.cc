@@ -4,11 +4,18 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 namespace tutti::ucx {
 
-ProcessMemory ProcessMemory::Own() { return ProcessMemory(getpid()); }
+bool ProcessMemory::IsShown(const void* data, std::size_t bytes) {
+  auto* const begin = static_cast<std::byte*>(const_cast<void*>(data));  // read, not written
+  const iovec ends[] = {{begin, 1}, {begin + bytes - 1, 1}};
+  std::array<std::byte, 2> found;
+  const iovec here = {found.data(), found.size()};
+  return process_vm_readv(getpid(), &here, 1, ends, 2, 0) == static_cast<ssize_t>(found.size());
+}
 
 ProcessMemory ProcessMemory::AtOtherEnd(int socket, std::uint64_t place, const Nonce& nonce) {
   ucred peer = {};

@@ -16,12 +16,14 @@ class ProcessMemory {
  public:
   // That of no process: nothing can be read.
   ProcessMemory() = default;
-  // The memory of this process.
-  static ProcessMemory Own();
   // The memory of the process at the other end of `socket`, a connected socket of the node; that of no process unless
   // the system lets this process read there, and `nonce`, which that process alone has at `place`, is found there: a
   // process of another namespace may have another number than it seems.
   static ProcessMemory AtOtherEnd(int socket, std::uint64_t place, const Nonce& nonce);
+
+  // Whether a process that may read this one can read the `bytes` bytes at `data`: memory of a device, for example, is
+  // refused to others. Tried at the first and the last byte.
+  static bool IsShown(const void* data, std::size_t bytes);
 
   bool readable() const { return process_ > 0; }
   // Copies `bytes` bytes, those at `place` of the process, to `to`. An error where the process has ended, has no memory

@@ -22,7 +22,7 @@ constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
 // The longest Drain while peers never stop sending.
 constexpr absl::Duration kDrainLimit = absl::Milliseconds(10);
 
-// The most bytes of announced messages that one Progress reads: some ten microseconds.
+// The most bytes of announced messages that one Progress reads: some tens of microseconds.
 constexpr std::int64_t kReadAtOnce = 512 << 10;
 
 // Shutdown's limits; their sum is below the two seconds of its contract.

@@ -1,8 +1,8 @@
 // The UCX transport: messages over UCX within a node, over wires of its own between nodes, and between containers of a
 // node that share no memory of UCX's (wired.cc), and regions of peers on the node by memory mapping. UCX's tag
-// interface matches messages within a node; a longer message from mapped memory is only announced there, and its
-// receiver reads the payload from its sender's region (announced.cc). The node's sockets (node_link.h), the wires, and
-// UCX's own errors tell which peers are alive; health.h decides which are lost.
+// interface matches messages within a node; a longer message is only announced there, and its receiver reads the
+// payload from its sender's region, or elsewhere from its sender's process (announced.cc). The node's sockets
+// (node_link.h), the wires, and UCX's own errors tell which peers are alive; health.h decides which are lost.
 #ifndef TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 
@@ -102,7 +102,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
     std::int64_t bytes = 0;
     std::uint32_t number = 0;  // the number of the sender's operation
   };
-  // A Send or Recv that has not ended yet: that UCX or a wire has not ended, or whose payload is read from mapped
+  // A Send or Recv that has not ended yet: that UCX or a wire has not ended, or whose payload is being read from
   // memory. Operations are pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
