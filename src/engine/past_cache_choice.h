@@ -11,10 +11,10 @@
 namespace tutti {
 
 // A processor that stores to lines which another one has read must first take each line away from that one. Between two
-// hyperthreads of a core this takes no time, between the cores of a chip some, and between chips twenty times as long
-// as a store past the cache, which takes the line away without fetching it. But after a store past the cache the peers
-// read from memory. So the class measures both ways, the one that is not in use rarely, and prefers stores past the
-// cache where the others take several times as long. See docs/decisions/0044. Not thread-safe.
+// hyperthreads of a core this takes no time, between the cores of a chip some, and between chips ten times as long as a
+// store past the cache, which takes the line away without fetching it. But after a store past the cache the peers read
+// from memory. So the class measures both ways, the one that is not in use rarely, and prefers stores past the cache
+// where the others take several times as long. See docs/decisions/0044. Not thread-safe.
 class PastCacheChoice {
  public:
   // Copies of fewer bytes are stored in the cache, and not measured.

@@ -116,7 +116,7 @@ void UcxTransport::EndRead(const Read& read, const absl::Status& copied) {
   const Rank peer = read.operation->peer;
   std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the link is looked at
   if (peer != rank_) ReadLinks();
-  // A process that dies gives its memory back before its link closes.
+  // A process that dies gives its memory back before its link closes: the cause may come later than the failed copy.
   if (!copied.ok()) {
     health_.Suspect(peer, absl::StrCat("its memory cannot be read: ", copied.message()), NanosIn(kAfterError));
   }

@@ -14,11 +14,11 @@ namespace tutti::ucx {
 
 class ProcessMemory {
  public:
-  // That of no process: nothing can be read.
+  // The memory of no process: nothing can be read.
   ProcessMemory() = default;
-  // The memory of the process at the other end of `socket`, a connected socket of the node; that of no process unless
-  // the system lets this process read there, and `nonce`, which that process alone has at `place`, is found there: a
-  // process of another namespace may have another number than it seems.
+  // The memory of the process at the other end of `socket`, a connected socket of the node; the memory of no process
+  // unless the system lets this process read there, and `nonce`, which that process alone has at `place`, is found
+  // there: a process of another namespace may have another number than it seems.
   static ProcessMemory AtOtherEnd(int socket, std::uint64_t place, const Nonce& nonce);
 
   // Whether a process that may read this one can read the `bytes` bytes at `data`: memory of a device, for example, is
