@@ -184,7 +184,7 @@ absl::Status CheckDevice(const DeviceParts& parts, int device, Rank rank) {
                                    loaded.message()));
 }
 
-// What CommunicatorOptions and the configuration give a runtime, before any other rank is asked.
+// The settings that a rank takes from CommunicatorOptions and the configuration, before it has met any other rank.
 struct OwnSettings {
   std::map<Collective, const Schedule*> schedules = {};
   std::string schedule_names = {};

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSize = 3;
 
-// What the ranks do alike, but the one that fails.
+// A call of Communicator::Create: all ranks make the same one, but for the rank that fails.
 using Create = std::function<absl::Status(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport)>;
 
 absl::Status CreateWell(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport) {
@@ -80,7 +80,7 @@ TEST_P(CommunicatorSetUpFailure, OfOneRankEndsAllRanksAtOnce) {
   }
 }
 
-// Those before the first meeting of the ranks.
+// Failures before the first meeting of the ranks.
 using CommunicatorEarlySetUpFailure = CommunicatorSetUpFailure;
 
 TEST_P(CommunicatorEarlySetUpFailure, EndsARankThatComesLater) {

@@ -9,7 +9,7 @@ using kernels::Stores;
 
 constexpr std::int64_t kBytes = 256 << 10;
 
-// What a copy takes, in ns, on a machine that the test imagines.
+// The times of a copy, in ns, on a machine that the test imagines.
 struct Machine {
   std::int64_t cached = 0;
   std::int64_t streaming = 0;

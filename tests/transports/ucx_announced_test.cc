@@ -167,7 +167,7 @@ TEST_P(UcxAnnounced, EverySendEndsThoughItsReceiverMovesNoMessagesAfterItsReceiv
 }
 
 TEST_P(UcxAnnounced, ADifferenceInLengthNamesBothLengths) {
-  for (const std::int64_t expected : {0, 1, 23, 24, 25, 100'000, 2 << 20}) {
+  for (const std::int64_t expected : {0, 1, 23, 24, 25, 31, 32, 33, 100'000, 2 << 20}) {
     RunRanks(2, [&](RankDriver& me) {
       Op op, next;
       if (me.rank == 0) {
@@ -193,7 +193,7 @@ TEST_P(UcxAnnounced, ADifferenceInLengthNamesBothLengths) {
 
 // A receiver that expects more than comes gets the message itself, not an announcement.
 TEST_P(UcxAnnounced, AShortMessageInPlaceOfALongOneNamesBothLengths) {
-  for (const std::size_t sent : {0, 1, 23, 24, 25}) {
+  for (const std::size_t sent : {0, 1, 23, 24, 25, 31, 32, 33}) {
     RunRanks(2, [&](RankDriver& me) {
       Op op;
       std::string data(me.rank == 0 ? sent : kLong, 'x');

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::size_t kBytes = 3 << 20;
 
-// What the other process has in its memory, and where.
+// The addresses, in the other process, of its nonce, of a text, and of pages that it has given back.
 struct Places {
   std::uint64_t nonce = 0;
   std::uint64_t text = 0;
-  std::uint64_t nothing = 0;  // where the process has no memory
+  std::uint64_t nothing = 0;
 };
 
 // A process that is connected to this one.
