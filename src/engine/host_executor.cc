@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/floating_mode.h"
 #include "engine/call.h"
 #include "engine/host_compute.h"
 #include "engine/run_lists.h"
-#include "kernels/reduce.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -398,20 +396,14 @@ absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
     Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
   }
   if (instruction.fills_scratch && instruction.touched_bytes >= kLongCopy && dsts.size() == 1) {
-    CopyForPeers(instruction, run.dsts_[0], run.srcs_[0]);
+    const DefaultFloatingMode mode;  // of conversions, as in every step that computes
+    // Peers read nearly all scratch, and have read it in the calls before.
+    past_cache_.Convert(instruction.dst_type, run.dsts_[0], instruction.src_type, run.srcs_[0], instruction.count);
     return absl::OkStatus();
   }
   const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
   return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
                         absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
-}
-
-void HostExecutor::CopyForPeers(const Instruction& copy, void* dst, const void* src) {
-  const DefaultFloatingMode mode;  // of conversions, as in every step that computes
-  const kernels::Stores stores = past_cache_.Next();
-  const std::int64_t begin_ns = MonotonicNanos();
-  kernels::Convert(copy.dst_type, dst, copy.src_type, src, copy.count, stores);
-  past_cache_.Took(copy.count * SizeOf(copy.dst_type), MonotonicNanos() - begin_ns);
 }
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {

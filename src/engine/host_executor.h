@@ -71,8 +71,6 @@ class HostExecutor final : public Executor {
   absl::Status Execute(HostRun& run, StepId step);
   // Carries out a step that is a signal or computes.
   absl::Status Compute(HostRun& run, StepId step);
-  // Carries out `copy`, from a buffer of the caller to scratch, which peers read, and have read in the calls before.
-  void CopyForPeers(const Instruction& copy, void* dst, const void* src);
   void PostMessage(HostRun& run, StepId step);
   // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);

@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "base/clock.h"
 #include "engine/control_block.h"
 #include "kernels/reduce.h"
 #include "memory/arena.h"
@@ -13,16 +12,13 @@ namespace tutti {
 namespace {
 
 // Copies like memcpy, but fast at any distance between the two buffers: see CopyBytes in kernels/convert.cc.
-void CopyBytes(void* dst, const void* src, std::int64_t bytes, kernels::Stores stores) {
-  kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, stores);
+void CopyBytes(void* dst, const void* src, std::int64_t bytes) {
+  kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, kernels::Stores::kCached);
 }
 
 // Copies `bytes` bytes of `buffer` to `staging`, which peers read; returns `bytes`.
 std::int64_t Stage(PastCacheChoice& past_cache, Buffer& staging, const void* buffer, std::int64_t bytes) {
-  const bool is_measured = bytes >= PastCacheChoice::kMinBytes;
-  const std::int64_t begin_ns = MonotonicNanos();
-  CopyBytes(staging.data(), buffer, bytes, is_measured ? past_cache.Next() : kernels::Stores::kCached);
-  if (is_measured) past_cache.Took(bytes, MonotonicNanos() - begin_ns);
+  past_cache.Convert(DType::kU8, staging.data(), DType::kU8, buffer, bytes);
   return bytes;
 }
 
@@ -113,7 +109,7 @@ std::int64_t HostMemory::CopyIn(PastCacheChoice& past_cache) {
 std::int64_t HostMemory::CopyOut() {
   if (staging_out_.data() == nullptr) return 0;
   const std::int64_t bytes = program_.plan.out_bytes;
-  CopyBytes(out_, staging_out_.data(), bytes, kernels::Stores::kCached);
+  CopyBytes(out_, staging_out_.data(), bytes);
   return bytes;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/clock.h"
+
 namespace tutti {
 namespace {
 
@@ -27,6 +29,15 @@ double PastCacheChoice::Way::median() const {
   std::array<double, 5> sorted = nanos_per_byte;
   std::sort(sorted.begin(), sorted.end());
   return sorted[sorted.size() / 2];
+}
+
+void PastCacheChoice::Convert(DType dst_type, void* dst, DType src_type, const void* src, std::int64_t count) {
+  const std::int64_t bytes = count * SizeOf(dst_type);
+  if (bytes < kMinBytes) return kernels::Convert(dst_type, dst, src_type, src, count, Stores::kCached);
+  const Stores stores = Next();
+  const std::int64_t begin_ns = MonotonicNanos();
+  kernels::Convert(dst_type, dst, src_type, src, count, stores);
+  Took(bytes, MonotonicNanos() - begin_ns);
 }
 
 Stores PastCacheChoice::Next() {

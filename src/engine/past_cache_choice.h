@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/reduce.h"
+#include "tutti/dtype.h"
 
 namespace tutti {
 
@@ -20,7 +21,10 @@ class PastCacheChoice {
   // Copies of fewer bytes are stored in the cache, and not measured.
   static constexpr std::int64_t kMinBytes = 16 << 10;
 
-  // How the next copy is to be stored.
+  // Does what kernels::Convert does, in the way that has been faster, and measures it.
+  void Convert(DType dst_type, void* dst, DType src_type, const void* src, std::int64_t count);
+
+  // The parts of Convert. How the next copy is to be stored:
   kernels::Stores Next();
   // Tells that this copy, of `bytes` bytes, took `nanos` ns.
   void Took(std::int64_t bytes, std::int64_t nanos);
