@@ -62,8 +62,7 @@ struct Counters {
   // do.
   absl::Duration engine_wall;
   absl::Duration engine_cpu;
-  // The part of engine_cpu that went into waiting for peers: polls that found nothing, going to sleep and waking up. Of
-  // a wait under way, the part before the last sleep.
+  // The part of engine_cpu that went into waiting for peers: polls that found nothing, going to sleep and waking up.
   absl::Duration engine_waiting;
 };
 

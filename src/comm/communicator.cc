@@ -154,13 +154,13 @@ absl::Status Communicator::status() const {
 
 Counters Communicator::counters() const {
   const Engine& engine = *impl_->runtime->engine;
-  const ThreadTime& thread = engine.thread_time();
+  const ThreadTime::Processor processor = engine.thread_time().processor();
   return {.calls = engine.calls(),
           .wire_bytes = engine.wire_bytes(),
           .staged_bytes = engine.staged_bytes(),
-          .engine_wall = thread.wall(),
-          .engine_cpu = thread.cpu(),
-          .engine_waiting = thread.waiting()};
+          .engine_wall = engine.thread_time().wall(),
+          .engine_cpu = processor.used,
+          .engine_waiting = processor.waiting};
 }
 
 Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,

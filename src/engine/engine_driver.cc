@@ -184,7 +184,6 @@ void Engine::Rest(std::int64_t end_ns, bool patient) {
   if (Poll()) {
     EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0 && !(patient && eager_waits_.load() > 0)) {
-    thread_time_.BeforeSleep();
     const bool holds_sent = transport_->HoldsSent();
     const bool messages = executor_->waits_for_messages() || holds_sent;
     const bool device = executor_->polls_device();

@@ -52,9 +52,10 @@ TEST(ThreadTimeTest, OnlyProcessorTimeWithinWaitsIsWaiting) {
         Compute();
       },
       [](const ThreadTime& time) {
-        EXPECT_GE(absl::ToInt64Nanoseconds(time.waiting()), 2 * kWork);
-        EXPECT_GE(absl::ToInt64Nanoseconds(time.cpu() - time.waiting()), 2 * kWork);
-        EXPECT_GE(time.wall(), time.cpu());
+        const ThreadTime::Processor processor = time.processor();
+        EXPECT_GE(absl::ToInt64Nanoseconds(processor.waiting), 2 * kWork);
+        EXPECT_GE(absl::ToInt64Nanoseconds(processor.used - processor.waiting), 2 * kWork);
+        EXPECT_GE(time.wall(), processor.used);
       });
 }
 
@@ -66,25 +67,55 @@ TEST(ThreadTimeTest, SleepTakesNoProcessorTime) {
         time.EndWait();
       },
       [](const ThreadTime& time) {
-        EXPECT_LT(time.waiting(), absl::Milliseconds(100));
+        EXPECT_LT(time.processor().waiting, absl::Milliseconds(100));
         EXPECT_GE(time.wall(), absl::Milliseconds(200));
       });
 }
 
-// A wait under way shows to others what came before its last sleep.
-TEST(ThreadTimeTest, AWaitIsSeenWhileTheThreadSleepsInIt) {
+TEST(ThreadTimeTest, AWaitUnderWayIsSeenUpToNow) {
   LookAtThread(
       [](ThreadTime& time) {
-        time.BeforeSleep();  // in no wait
-        time.BeginWait();
         Compute();
-        time.BeforeSleep();
+        time.BeginWait();
         Compute();
       },
       [](const ThreadTime& time) {
-        EXPECT_GE(absl::ToInt64Nanoseconds(time.waiting()), kWork);
-        EXPECT_GE(absl::ToInt64Nanoseconds(time.cpu() - time.waiting()), kWork);
+        const ThreadTime::Processor processor = time.processor();
+        EXPECT_GE(absl::ToInt64Nanoseconds(processor.waiting), kWork);
+        EXPECT_GE(absl::ToInt64Nanoseconds(processor.used - processor.waiting), kWork);
       });
+}
+
+// Whatever the thread does between two looks of another, the waits between them took no more than the processor time
+// between them.
+TEST(ThreadTimeTest, NoMoreIsWaitedThanUsedBetweenTwoLooks) {
+  constexpr int kWaits = 20'000;
+  ThreadTime time;
+  std::latch started(1);
+  std::atomic<bool> done{false};
+  std::atomic<bool> seen{false};
+  std::thread thread([&] {
+    started.wait();
+    for (int i = 0; i < kWaits; ++i) {
+      time.BeginWait();
+      if (i % 64 == 0) absl::SleepFor(absl::Microseconds(1));
+      time.EndWait();
+    }
+    done = true;
+    while (!seen) absl::SleepFor(absl::Milliseconds(1));
+  });
+  time.Start(thread.native_handle());
+  started.count_down();
+  ThreadTime::Processor last;
+  int too_much = 0;
+  while (!done) {
+    const ThreadTime::Processor now = time.processor();
+    if (now.waiting - last.waiting > now.used - last.used || now.waiting < last.waiting) ++too_much;
+    last = now;
+  }
+  seen = true;
+  thread.join();
+  EXPECT_EQ(too_much, 0);
 }
 
 }  // namespace
