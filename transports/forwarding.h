@@ -28,6 +28,7 @@ class ForwardingTransport : public Transport {
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override {
     inner_->RecvFromAny(tag, data, bytes, completion);
   }
+  bool ShowsToPeers(const void* data, std::int64_t bytes) const override { return inner_->ShowsToPeers(data, bytes); }
   bool Progress() override { return inner_->Progress(); }
   bool Drain() override { return inner_->Drain(); }
   bool CallEnded() override { return inner_->CallEnded(); }

@@ -51,6 +51,15 @@ class Endpoint {
   // The peer's region, mapped into this process since Connect; base == nullptr when the peer's memory cannot be mapped.
   virtual MappedRegion region() const = 0;
 
+  // Whether this rank can read the memory of the peer's process beyond its region, which ReadProcess does. Known from
+  // Connect on. A transport that reads no process inherits this one.
+  virtual bool reads_process() const { return false; }
+  // Copies `bytes` bytes (≥ 1), which lie at `place` in the peer's process, to `to`; `reads_process` holds. False: they
+  // could not be read, because the peer has ended, has no memory there or forbids it meanwhile, and `to` holds
+  // anything; unless the peer has said goodbye, Check then reports its loss. What is copied while the peer changes the
+  // memory is undefined. Takes as long as the copy.
+  virtual bool ReadProcess(void* /*to*/, std::uint64_t /*place*/, std::int64_t /*bytes*/) { return false; }
+
   // Ends the peer's Sleep, or its next one, as the peer's own Wake does; nothing happens where the peer's memory cannot
   // be mapped. For a rank that has written to mapped memory what a peer, asleep in its transport, waits for.
   virtual void Wake() = 0;
@@ -106,6 +115,11 @@ class Transport {
 
   // The way to `peer`, or to this rank itself; valid from Connect until the destruction of the transport.
   virtual Endpoint& endpoint(Rank peer) = 0;
+
+  // Whether a peer whose Endpoint::reads_process holds can read the `bytes` bytes (≥ 1) at `data`: memory of a device,
+  // for example, is refused to other processes. Tried at the first and the last byte. A transport that reads no process
+  // inherits this one.
+  virtual bool ShowsToPeers(const void* /*data*/, std::int64_t /*bytes*/) const { return false; }
 
   // Receives as Endpoint::Recv does, but from any rank, this one included. Of several receives that a message could
   // match, from its sender or from any rank, the one that was posted first takes the message. The receive ends with a

@@ -30,7 +30,7 @@ std::vector<std::string> Texts(const PeerHealth& health) {
 TEST(UcxHealth, ASuspicionBecomesALossWhenItIsDueAndStays) {
   PeerHealth health = Healthy();
   EXPECT_EQ(health.due_ns(), kNeverNanos);
-  health.Suspect(2, "silence", kDue);
+  health.SuspectDeath(2, "silence", kDue);
   EXPECT_EQ(health.due_ns(), kDue);
   health.Conclude(kStart);
   EXPECT_THAT(Texts(health), IsEmpty());
@@ -40,7 +40,7 @@ TEST(UcxHealth, ASuspicionBecomesALossWhenItIsDueAndStays) {
   EXPECT_TRUE(health.lost(2));
   EXPECT_EQ(health.cause(2), absl::UnavailableError("rank 2 died: silence"));
   health.Lose(2, absl::InternalError("too late"));
-  health.Suspect(2, "closed", kStart);
+  health.SuspectDeath(2, "closed", kStart);
   health.Conclude(kDue);
   EXPECT_THAT(Texts(health), ElementsAre("2: UNAVAILABLE: rank 2 died: silence"));
   EXPECT_EQ(health.due_ns(), kNeverNanos);
@@ -48,8 +48,8 @@ TEST(UcxHealth, ASuspicionBecomesALossWhenItIsDueAndStays) {
 
 TEST(UcxHealth, WhatAPeerTellsBeatsASuspicionOfItThatIsNotDue) {
   PeerHealth health = Healthy();
-  health.Suspect(1, "silence", kDue);
-  health.Suspect(2, "silence", kDue);
+  health.SuspectDeath(1, "silence", kDue);
+  health.SuspectDeath(2, "silence", kDue);
   health.Lose(1, absl::UnavailableError("rank 2 died (told by rank 1)"));
   EXPECT_THAT(Texts(health), ElementsAre("1: UNAVAILABLE: rank 2 died (told by rank 1)"));
   health.Conclude(kDue);
@@ -59,9 +59,9 @@ TEST(UcxHealth, WhatAPeerTellsBeatsASuspicionOfItThatIsNotDue) {
 
 TEST(UcxHealth, EarlierSuspicionsConcludeWithOneThatIsDueAndLaterOnesWait) {
   PeerHealth health = Healthy();
-  health.Suspect(3, "silence", kDue + 45);
-  health.Suspect(1, "silence", kDue);
-  health.Suspect(2, "silence", kDue + 1);
+  health.SuspectDeath(3, "silence", kDue + 45);
+  health.SuspectDeath(1, "silence", kDue);
+  health.SuspectDeath(2, "silence", kDue + 1);
   health.Conclude(kDue);
   EXPECT_THAT(Texts(health),
               ElementsAre("3: UNAVAILABLE: rank 3 died: silence", "1: UNAVAILABLE: rank 1 died: silence"));
@@ -70,9 +70,9 @@ TEST(UcxHealth, EarlierSuspicionsConcludeWithOneThatIsDueAndLaterOnesWait) {
 
 TEST(UcxHealth, AGoodbyeClearsASuspicionAndPreventsTheNext) {
   PeerHealth health = Healthy();
-  health.Suspect(1, "silence", kDue);
+  health.SuspectDeath(1, "silence", kDue);
   health.SaidGoodbye(1);
-  health.Suspect(1, "closed", kStart);
+  health.SuspectDeath(1, "closed", kStart);
   health.Conclude(kNeverNanos);
   EXPECT_THAT(Texts(health), IsEmpty());
   EXPECT_TRUE(health.gone(1));

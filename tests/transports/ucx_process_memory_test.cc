@@ -1,17 +1,24 @@
 // Reading the memory of another process. The suite's name ends in DeathTest, so that GoogleTest runs it first: the
 // other process is forked before this one has threads.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <fstream>
 #include <string>
+#include <thread>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "tests/transports/payload.h"
 #include "transports/ucx/process_memory.h"
@@ -31,7 +38,7 @@ struct Places {
 // A process that is connected to this one.
 class OtherProcess {
  public:
-  OtherProcess() {
+  explicit OtherProcess(bool main_thread_ends = false) {
     const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -47,7 +54,7 @@ class OtherProcess {
     if (process_ == 0) {
       const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
       if (connect(socket.get(), name, length) != 0) _exit(1);
-      Serve(socket.get());
+      Serve(socket.get(), main_thread_ends);
     }
     socket_ = UniqueFd(accept(listener.get(), nullptr, nullptr));
     EXPECT_EQ(read(socket_.get(), &places_, sizeof(places_)), static_cast<ssize_t>(sizeof(places_)));
@@ -65,14 +72,26 @@ class OtherProcess {
   int socket() const { return socket_.get(); }
 
  private:
-  [[noreturn]] void Serve(int socket) const {
+  [[noreturn]] void Serve(int socket, bool main_thread_ends) const {
     const std::string text = Payload(kBytes, 3);
     void* const gone = mmap(nullptr, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(gone, 1 << 16);
     const Places places = {reinterpret_cast<std::uintptr_t>(nonce_.data()),
                            reinterpret_cast<std::uintptr_t>(text.data()), reinterpret_cast<std::uintptr_t>(gone)};
-    if (write(socket, &places, sizeof(places)) != static_cast<ssize_t>(sizeof(places))) _exit(1);
-    while (true) pause();
+    const auto serve = [&] {
+      if (write(socket, &places, sizeof(places)) != static_cast<ssize_t>(sizeof(places))) _exit(1);
+      while (true) pause();
+    };
+    if (!main_thread_ends) serve();
+    std::thread([&] {
+      // The state of the main thread is Z, a zombie, once it has ended.
+      const std::string main = absl::StrCat("/proc/self/task/", getpid(), "/stat");
+      for (std::string state; !absl::StrContains(state, ") Z "); std::getline(std::ifstream(main), state))
+        sched_yield();
+      serve();
+    }).detach();
+    syscall(SYS_exit, 0);  // of this thread alone, whose stack the other one goes on to use
+    abort();
   }
 
   const Nonce nonce_ = NewNonce();
@@ -83,7 +102,7 @@ class OtherProcess {
 
 TEST(UcxProcessMemoryDeathTest, IsReadWhereTheNonceProvesWhoseItIs) {
   const OtherProcess other;
-  const ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
+  ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
   ASSERT_TRUE(memory.readable());
   std::string text(kBytes, '\0');
   EXPECT_EQ(memory.Read(text.data(), other.places().text, kBytes), absl::OkStatus());
@@ -96,7 +115,7 @@ TEST(UcxProcessMemoryDeathTest, IsReadWhereTheNonceProvesWhoseItIs) {
 
 TEST(UcxProcessMemoryDeathTest, IsAnErrorToReadWhereNothingIs) {
   OtherProcess other;
-  const ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
+  ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
   ASSERT_TRUE(memory.readable());
   std::string text(100, '\0');
   EXPECT_FALSE(memory.Read(text.data(), other.places().nothing, text.size()).ok());
@@ -104,6 +123,27 @@ TEST(UcxProcessMemoryDeathTest, IsAnErrorToReadWhereNothingIs) {
   EXPECT_FALSE(memory.Read(text.data(), other.places().text, text.size()).ok());
   EXPECT_FALSE(ProcessMemory().readable());
   EXPECT_FALSE(ProcessMemory().Read(text.data(), reinterpret_cast<std::uintptr_t>(text.data()), text.size()).ok());
+}
+
+TEST(UcxProcessMemoryDeathTest, IsReadAfterTheMainThreadHasEnded) {
+  const OtherProcess other(/*main_thread_ends=*/true);
+  ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
+  ASSERT_TRUE(memory.readable());
+  std::string text(kBytes, '\0');
+  EXPECT_EQ(memory.Read(text.data(), other.places().text, kBytes), absl::OkStatus());
+  EXPECT_TRUE(text == Payload(kBytes, 3));
+}
+
+// A buffer that cannot be written is a mistake of this process, and no sign of the other one's end.
+TEST(UcxProcessMemoryDeathTest, FaultsWhereTheCopyCannotBeWritten) {
+  const OtherProcess other;
+  ProcessMemory memory = ProcessMemory::AtOtherEnd(other.socket(), other.places().nonce, other.nonce());
+  ASSERT_TRUE(memory.readable());
+  auto* const pages =
+      static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(mprotect(pages + kBytes / 2, 1 << 16, PROT_READ), 0);
+  EXPECT_EXIT((void)memory.Read(pages, other.places().text, kBytes), testing::KilledBySignal(SIGSEGV), "");
+  munmap(pages, kBytes);
 }
 
 TEST(UcxProcessMemoryDeathTest, IsShownWhereThisProcessHasSome) {

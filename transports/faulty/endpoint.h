@@ -20,6 +20,10 @@ class FaultyEndpoint final : public Endpoint {
   void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return inner_->region(); }
+  bool reads_process() const override { return inner_->reads_process(); }
+  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) override {
+    return inner_->ReadProcess(to, place, bytes);
+  }
   void Wake() override { inner_->Wake(); }
 
   Rank peer() const { return peer_; }

@@ -48,8 +48,8 @@ std::optional<UcxTransport::Payload> UcxTransport::PayloadReadBy(const UcxEndpoi
                            return begin < pages.data() + pages.size() && pages.data() < begin + bytes;
                          });
   if (in_region) return Payload{.place = static_cast<std::uint64_t>(begin - base), .in_region = 1};
-  const bool reads = peer.peer() == rank_ || (news_[static_cast<std::size_t>(peer.peer())].reads &&
-                                              ProcessMemory::IsShown(data, static_cast<std::size_t>(bytes)));
+  const bool reads =
+      peer.peer() == rank_ || (news_[static_cast<std::size_t>(peer.peer())].reads && ShowsToPeers(data, bytes));
   if (!reads) return std::nullopt;
   return Payload{.place = reinterpret_cast<std::uintptr_t>(data)};
 }
@@ -86,7 +86,7 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
 }
 
 absl::Status UcxTransport::CopyPayload(const Read& read, std::int64_t bytes) {
-  const UcxEndpoint& endpoint = endpoints_[static_cast<std::size_t>(read.operation->peer)];
+  UcxEndpoint& endpoint = endpoints_[static_cast<std::size_t>(read.operation->peer)];
   std::byte* const to = static_cast<std::byte*>(read.operation->data) + read.copied;
   const std::uint64_t place = read.payload.place + static_cast<std::uint64_t>(read.copied);
   const bool in_region = read.payload.in_region != 0;
@@ -111,16 +111,25 @@ bool UcxTransport::ReadAnnounced(std::int64_t most) {
   return true;
 }
 
+bool UcxTransport::HasRead(Rank peer, const absl::Status& copied) {
+  std::atomic_thread_fence(std::memory_order_acquire);  // the memory is read before the link is looked at
+  if (peer != rank_) ReadLinks();
+  // A process that dies gives its memory back before its link closes: the cause may come later than the failed copy.
+  if (absl::IsNotFound(copied)) {  // ESRCH
+    health_.SuspectDeath(peer, absl::StrCat("its memory cannot be read: ", copied.message()), NanosIn(kAfterError));
+  } else if (!copied.ok()) {
+    const absl::Status cause = absl::UnavailableError(
+        absl::StrCat("rank ", peer, " counts as lost, because rank ", rank_,
+                     " cannot read its memory, as it could when the ranks met: ", copied.message()));
+    health_.Suspect(peer, cause, NanosIn(kAfterError));
+  }
+  return copied.ok() && !health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended;
+}
+
 void UcxTransport::EndRead(const Read& read, const absl::Status& copied) {
   Completion* const completion = read.operation->completion;
   const Rank peer = read.operation->peer;
-  std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the link is looked at
-  if (peer != rank_) ReadLinks();
-  // A process that dies gives its memory back before its link closes: the cause may come later than the failed copy.
-  if (!copied.ok()) {
-    health_.Suspect(peer, absl::StrCat("its memory cannot be read: ", copied.message()), NanosIn(kAfterError));
-  }
-  if (copied.ok() && !health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
+  if (HasRead(peer, copied)) {
     TellTaken(read.operation, read.number, absl::OkStatus());
   } else {
     held_.push_back({completion, peer});  // ends with the cause of the peer's end, once the cause is known

@@ -12,6 +12,10 @@ void UcxEndpoint::Recv(std::uint64_t tag, void* data, std::int64_t bytes, Comple
   transport_->PostRecv(peer_, tag, data, bytes, completion);
 }
 
+bool UcxEndpoint::ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) {
+  return transport_->HasRead(peer_, memory_.Read(to, place, static_cast<std::size_t>(bytes)));
+}
+
 void UcxEndpoint::Wake() {
   if (wake_.valid()) WakeSleeper(wake_);
 }

@@ -22,6 +22,8 @@ class UcxEndpoint final : public Endpoint {
   void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return region_; }
+  bool reads_process() const override { return memory_.readable(); }
+  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) override;
   void Wake() override;
 
   // The members that UcxTransport uses.
@@ -37,6 +39,7 @@ class UcxEndpoint final : public Endpoint {
     memory_ = memory;
   }
   const ProcessMemory& memory() const { return memory_; }
+  ProcessMemory& memory() { return memory_; }
 
  private:
   UcxTransport* const transport_;

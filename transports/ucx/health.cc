@@ -17,10 +17,14 @@ void PeerHealth::SaidGoodbye(Rank rank) {
   Forget(rank);
 }
 
-void PeerHealth::Suspect(Rank rank, absl::string_view evidence, std::int64_t conclude_at_ns) {
+void PeerHealth::SuspectDeath(Rank rank, absl::string_view evidence, std::int64_t conclude_at_ns) {
+  Suspect(rank, Died(rank, evidence), conclude_at_ns);
+}
+
+void PeerHealth::Suspect(Rank rank, absl::Status cause, std::int64_t conclude_at_ns) {
   if (gone(rank)) return;
   peers_[static_cast<std::size_t>(rank)].suspected = true;
-  suspicions_.push_back({rank, std::string(evidence), conclude_at_ns});
+  suspicions_.push_back({rank, std::move(cause), conclude_at_ns});
 }
 
 void PeerHealth::Lose(Rank rank, const absl::Status& cause) {
@@ -42,7 +46,7 @@ void PeerHealth::Conclude(std::int64_t now_ns) {
   std::vector<Suspicion> open(last.base(), suspicions_.end());
   suspicions_.erase(last.base(), suspicions_.end());
   for (const Suspicion& concluded : std::exchange(suspicions_, std::move(open))) {
-    Lose(concluded.rank, Died(concluded.rank, concluded.evidence));
+    Lose(concluded.rank, concluded.cause);
   }
 }
 

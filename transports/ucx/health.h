@@ -27,7 +27,9 @@ class PeerHealth {
   void Reset(int size) { peers_.assign(static_cast<std::size_t>(size), Peer()); }
 
   void SaidGoodbye(Rank rank);
-  void Suspect(Rank rank, absl::string_view evidence, std::int64_t conclude_at_ns);
+  void SuspectDeath(Rank rank, absl::string_view evidence, std::int64_t conclude_at_ns);
+  // A suspicion that becomes a loss with `cause`.
+  void Suspect(Rank rank, absl::Status cause, std::int64_t conclude_at_ns);
   // Lists the loss of a rank at once, unless it is listed.
   void Lose(Rank rank, const absl::Status& cause);
   // Makes losses of the suspicions that are due, and of those that were recorded before them.
@@ -51,7 +53,7 @@ class PeerHealth {
   };
   struct Suspicion {
     Rank rank;
-    std::string evidence;
+    absl::Status cause;
     std::int64_t conclude_at_ns;
   };
 

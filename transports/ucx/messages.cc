@@ -204,7 +204,7 @@ bool UcxTransport::HasHeardOfLoss(Rank peer) const {
 
 void UcxTransport::Failed(Completion* completion, Rank peer, ucs_status_t status, bool announced) {
   if (absl::Status verdict = VerdictOn(peer); !verdict.ok()) return ended_.End(completion, std::move(verdict));
-  health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterError));
+  health_.SuspectDeath(peer, ucp_.ucs_status_string(status), NanosIn(kAfterError));
   held_.push_back({completion, peer, announced});
 }
 
@@ -314,7 +314,7 @@ void UcxTransport::OnControlSent(void* request, ucs_status_t /*status*/, void* s
 void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h /*ep*/, ucs_status_t status) {
   auto* failed = static_cast<UcxEndpoint*>(endpoint);
   UcxTransport* self = failed->transport();
-  self->health_.Suspect(failed->peer(), self->ucp_.ucs_status_string(status), NanosIn(kAfterError));
+  self->health_.SuspectDeath(failed->peer(), self->ucp_.ucs_status_string(status), NanosIn(kAfterError));
 }
 
 }  // namespace tutti::ucx

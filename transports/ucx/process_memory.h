@@ -26,15 +26,26 @@ class ProcessMemory {
   static bool IsShown(const void* data, std::size_t bytes);
 
   bool readable() const { return process_ > 0; }
-  // Copies `bytes` bytes, those at `place` of the process, to `to`. An error where the process has ended, has no memory
-  // there, or forbids it meanwhile. A process that begins after that one has ended may get its number: what was copied
-  // counts only if the process still lives after the call.
-  absl::Status Read(void* to, std::uint64_t place, std::size_t bytes) const;
+  // Copies `bytes` bytes, those at `place` of the process, to `to`. An error where the process has no memory there, or
+  // forbids it meanwhile; NotFound where the process has ended, or has its nonce no longer. Where `to` cannot be
+  // written, this process faults, as by any other store.
+  absl::Status Read(void* to, std::uint64_t place, std::size_t bytes);
 
  private:
-  explicit ProcessMemory(pid_t process) : process_(process) {}
+  ProcessMemory(pid_t process, std::uint64_t nonce_at, const Nonce& nonce)
+      : process_(process), thread_(process), nonce_at_(nonce_at), nonce_(nonce) {}
+
+  // Copies some of the bytes, at least one if there are any, and returns how many; -1, and errno, where none can be
+  // copied.
+  ssize_t ReadSome(void* to, std::uint64_t place, std::size_t bytes);
+  // The same by way of `thread`, which may be none of the process any more: the nonce, which is read along, proves that
+  // it is. ESRCH otherwise.
+  ssize_t ReadByWayOf(pid_t thread, void* to, std::uint64_t place, std::size_t bytes) const;
 
   pid_t process_ = 0;
+  pid_t thread_ = 0;  // a thread of the process by which the system finds its memory: not all live as long
+  std::uint64_t nonce_at_ = 0;
+  Nonce nonce_ = {};
 };
 
 }  // namespace tutti::ucx

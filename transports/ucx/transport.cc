@@ -170,7 +170,7 @@ void UcxTransport::ReadLinks() {
     if (control != nullptr) return Handle(rank, *control);
     news_[static_cast<std::size_t>(rank)].link_ended = true;
     a_link_has_ended_ = true;
-    health_.Suspect(rank, "its connection on this node closed without a goodbye", NanosIn(kAfterLinkEnds));
+    health_.SuspectDeath(rank, "its connection on this node closed without a goodbye", NanosIn(kAfterLinkEnds));
   });
 }
 

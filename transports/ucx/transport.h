@@ -57,6 +57,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
+  bool ShowsToPeers(const void* data, std::int64_t bytes) const override {
+    return ProcessMemory::IsShown(data, static_cast<std::size_t>(bytes));
+  }
   bool Progress() override;
   bool Drain() override;
   bool CallEnded() override;
@@ -87,6 +90,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   // The functions that endpoints call.
   void PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion);
   void PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
+  // Whether a copy from the memory of `peer`, which ended with `copied`, is what the peer had there: a peer that has
+  // ended, or has given this rank up, may have used the memory for something else.
+  bool HasRead(Rank peer, const absl::Status& copied);
 
  private:
   static constexpr absl::Duration kShortestNap = absl::Microseconds(50);

@@ -45,11 +45,11 @@ bool UcxTransport::ProgressWires(bool looks) {
   const bool moved = wires_.Progress(looks || (waits && !MarkTheOneAwaited()), *this);
   TakeEndedOnWires();
   wires_.TakeBroken([this](Rank peer, Wire& wire) {
-    health_.Suspect(peer, *wire.broken(), NanosIn(kAfterError));
+    health_.SuspectDeath(peer, *wire.broken(), NanosIn(kAfterError));
     HoldWired(peer);
   });
   wires_.TakeShortEnded([this](Rank peer, ShortWire& wire) {
-    health_.Suspect(peer, *wire.ended(), NanosIn(kAfterError));
+    health_.SuspectDeath(peer, *wire.ended(), NanosIn(kAfterError));
     HoldWiredSends(peer, /*is_long=*/false);
     wire.ForgetSends();
   });
