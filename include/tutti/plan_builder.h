@@ -46,6 +46,9 @@ struct PlanOptions {
   // The caller's buffers lie where peers cannot map them: BuildSelected then writes the schedule that
   // ChooseForPrivateBuffers names. Equal on all ranks.
   bool private_buffers = false;
+  // Every rank can read the processes of the other ranks on its node, and so copy from their buffers wherever these lie
+  // (Endpoint::ReadProcess). Equal on all ranks.
+  bool reads_processes = false;
   // The machine for which schedules are chosen; nullptr: DefaultCostModel(). Equal on all ranks.
   std::shared_ptr<const CostModel> cost_model = nullptr;
   // The whole collectives that a transport beside the messages performs on the caller's buffers; by default none. Equal

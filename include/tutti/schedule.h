@@ -25,6 +25,11 @@ struct Schedule {
   // True when ranks touch no memory of their peers but scratch, so that the caller's buffers may lie where peers cannot
   // map them.
   bool touches_only_scratch_of_peers = false;
+  // True when all ranks meet, each by a signal and waits for all others, before they touch the inputs of their peers,
+  // and do no more in the memory of peers than copy from inputs and scratch, without a change of the dtype. In a
+  // collective that reduces nothing, inputs that peers cannot map are then read from the process in which they lie,
+  // where PlanOptions::reads_processes.
+  bool only_copies_from_peers = false;
   // False for a schedule that serves buffers which peers cannot map, and does not compete for others.
   bool competes_for_mapped_buffers = true;
   // Null, or OK where the schedule may be chosen by its predicted time, and otherwise the reason; equal on all ranks. A
@@ -54,7 +59,8 @@ absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string
 absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text);
 
 // The plan of one rank. InvalidArgument or Unimplemented with the reason when the schedule does not serve the spec;
-// InvalidArgument, too, when the plan keeps state, promises a mix, or breaks `touches_only_scratch_of_peers`.
+// InvalidArgument, too, when the plan keeps state, promises a mix, or breaks `touches_only_scratch_of_peers` or
+// `only_copies_from_peers`.
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
                                const PlanOptions& options);
 

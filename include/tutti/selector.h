@@ -37,11 +37,17 @@ struct Selection {
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
+// Whether a call by `schedule` whose buffers lie in memory that peers cannot map reads these where they lie: the
+// collective reduces nothing, the schedule only copies from peers, whose processes can be read, and 32 KiB or more at
+// once. The lengths of an all_to_all_v, which no rank knows, do not count.
+bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options);
+
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the same call with
-// mapped buffers. Returns the fastest schedule that touches only scratch of peers, if that schedule begins with the
-// same steps as `chosen`, in which all ranks meet, and is predicted to take less time than `chosen` with a copy of all
-// buffers on the way in and out; otherwise, and for buffers of up to two segments, `chosen`. In an all_to_all_v, whose
-// lengths no rank knows, copies are not predicted: the fastest such schedule is returned if there is one.
+// mapped buffers. Both begin with the same steps, in which all ranks meet, or are one schedule. Returns the fastest
+// schedule with ReadsProcesses if there is one; else the fastest schedule that touches only scratch of peers, if that
+// is predicted to take less time than `chosen` with a copy of all buffers on the way in and out; otherwise, and for
+// buffers of up to two segments, `chosen`. In an all_to_all_v, whose lengths no rank knows, copies are not predicted:
+// the fastest such schedule is returned if there is one.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

@@ -384,7 +384,8 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   if (!plan.ok()) return plan.status();
   absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true, plan_options);
   if (!for_private.ok()) return for_private.status();
-  if (*for_private == *schedule) {
+  const bool reads_processes = ReadsProcesses(**for_private, spec, channel->size(), plan_options);
+  if (*for_private == *schedule && !reads_processes) {
     absl::StatusOr<bool> shares_only_scratch = (*schedule)->touches_only_scratch_of_peers;
     // The counts of an all_to_all_v are known to their rank alone.
     if (!*shares_only_scratch && spec.collective != Collective::kAllToAllV) {
@@ -396,12 +397,12 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   }
   absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private, plan_options);
   if (!other.ok()) return other.status();
-  const StepId beginning = SharedBeginning(*plan, *other);
+  const StepId beginning = reads_processes ? SharedBeginningOfReader(*plan, *other) : SharedBeginning(*plan, *other);
   if (beginning == 0) {
     return absl::InternalError(absl::StrCat("the plans of ", plan->name, " and ", other->name, " for ", ToString(spec),
                                             " begin alike on other ranks, but not on rank ", channel->rank()));
   }
-  return Compile(*std::move(plan), *std::move(other), beginning);
+  return Compile(*std::move(plan), *std::move(other), beginning, reads_processes);
 }
 
 bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule, const PlanOptions& options) const {

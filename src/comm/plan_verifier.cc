@@ -95,8 +95,8 @@ absl::Status VerifyPlans(const Plan& own, const std::vector<Plan>& plans) {
 
 std::string KeyOf(const PlanOptions& options) {
   return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
-                      options.private_buffers ? " private" : "", " native=", KeyOf(options.native),
-                      " nodes=", absl::StrJoin(options.nodes, ","), " on ",
+                      options.reads_processes ? " reading" : "", options.private_buffers ? " private" : "",
+                      " native=", KeyOf(options.native), " nodes=", absl::StrJoin(options.nodes, ","), " on ",
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 

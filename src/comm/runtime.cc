@@ -48,30 +48,43 @@ struct Places {
   // equal on all ranks; 0: not known.
   int own_cores = 0;
   int fewest_cores = 0;
+  // Every rank can read the processes of the other ranks on its node.
+  bool reads_processes = true;
 };
 
+// Whether `rank` can read the processes of all ranks whose memory is mapped.
+bool ReadsProcesses(Transport& transport, const std::vector<Presence*>& presence, Rank rank) {
+  for (Rank peer = 0; peer < static_cast<Rank>(presence.size()); ++peer) {
+    const bool is_mapped_peer = peer != rank && presence[static_cast<std::size_t>(peer)] != nullptr;
+    if (is_mapped_peer && !transport.endpoint(peer).reads_process()) return false;
+  }
+  return true;
+}
+
 // Finds the nodes: ranks are on one node when they map the memory of the same ranks, their own included.
-absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>& presence, Rank rank,
-                                     std::int64_t end_ns) {
+absl::StatusOr<Places> AgreeOnPlaces(Store& store, Transport& transport, const std::vector<Presence*>& presence,
+                                     Rank rank, std::int64_t end_ns) {
   const auto size = static_cast<int>(presence.size());
   std::string mapped;
   for (const Presence* peer : presence) mapped.push_back(peer != nullptr ? '1' : '0');
-  const absl::StatusOr<std::vector<std::string>> all =
-      ExchangeBlobs(store, "places", rank, size, absl::StrCat(mapped, " ", AllowedProcessors()), TimeAt(end_ns));
+  const char* const reads = ReadsProcesses(transport, presence, rank) ? "reads" : "maps";
+  const absl::StatusOr<std::vector<std::string>> all = ExchangeBlobs(
+      store, "places", rank, size, absl::StrCat(mapped, " ", reads, " ", AllowedProcessors()), TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<std::string> views;
   std::map<int, std::vector<std::string>> processors;  // by node: the processors of its ranks
   Places places;
   for (Rank here = 0; here < size; ++here) {
-    const std::pair<std::string, std::string> said = absl::StrSplit((*all)[here], absl::MaxSplits(' ', 1));
-    const std::string& view = said.first;
-    if (view.size() != presence.size()) {
+    const std::vector<std::string> said = absl::StrSplit((*all)[here], absl::MaxSplits(' ', 2));
+    const std::string& view = said[0];
+    if (said.size() != 3 || view.size() != presence.size()) {
       return absl::InternalError(absl::StrCat("rank ", here, " does not say which ranks it maps"));
     }
     Rank first = 0;
     while (first < here && (views[first] != view || view[first] != '1')) ++first;
     places.nodes.push_back(first < here ? places.nodes[first] : here);
-    processors[places.nodes.back()].push_back(said.second);
+    processors[places.nodes.back()].push_back(said[2]);
+    places.reads_processes &= said[1] == "reads";
     views.push_back(view);
   }
   places.own_cores = CountProcessors(processors[places.nodes[rank]]);
@@ -308,10 +321,11 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   engine_options.presence = PresenceOfAll(wire, rank, size);
   const auto mapped = std::count_if(engine_options.presence.begin(), engine_options.presence.end(),
                                     [](const Presence* p) { return p != nullptr; });
-  absl::StatusOr<Places> places = AgreeOnPlaces(*runtime->store, engine_options.presence, rank, end_ns);
+  absl::StatusOr<Places> places = AgreeOnPlaces(*runtime->store, wire, engine_options.presence, rank, end_ns);
   if (!places.ok()) return give_up(places.status());
   engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(places->own_cores);
   runtime->nodes = std::move(places->nodes);
+  runtime->reads_processes = places->reads_processes;
   CostModel model = DefaultCostModel();
   model.cores_per_node = places->fewest_cores;
   runtime->cost_model = std::make_shared<const CostModel>(model);
@@ -339,6 +353,7 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
     options.nodes.push_back(runtime.nodes[channel.peer(rank).world_rank]);
   }
   options.peers_mapped = runtime.may_map;
+  options.reads_processes = runtime.may_map && runtime.reads_processes;
   return options;
 }
 

@@ -50,7 +50,8 @@ struct Runtime {
   std::shared_ptr<const CostModel> cost_model;  // equal on all ranks
   std::optional<bool> measures_links;           // TUTTI_MEASURE_LINKS
   std::int64_t segment_bytes = 0;
-  bool may_map = false;  // whether plans may map the memory of peers on the same node
+  bool reads_processes = false;  // whether every rank can read the processes of the other ranks on its node
+  bool may_map = false;          // whether plans may map the memory of peers on the same node
   std::map<Collective, const Schedule*> schedules;
   // The GPU of this rank; nullopt: the rank has none.
   std::optional<StreamDevice> device;

@@ -204,9 +204,16 @@ void Channel::Signal(Run& run) {
     // A rank in place has only an output, and where a collective has a root, other ranks may have only an input or only
     // an output. Peers do not know which, so a rank with one of the two announces it as both.
     const Plan& plan = run.program.plan;
-    const std::int64_t in =
-        run.private_buffers ? Announcement::kPrivateBuffers : offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
-    const std::int64_t out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
+    const Space first = plan.in_bytes > 0 ? Space::kIn : Space::kOut;
+    std::int64_t in = offset_of(first);
+    std::int64_t out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
+    if (run.private_buffers) {
+      // What has been withdrawn from the arena is at its address, too, but peers see other bytes in the region.
+      const std::byte* const base = run.bases[static_cast<std::size_t>(first)];
+      const bool in_process = !run.in_process.empty() && !arena_->Contains(base);
+      if (in_process) in = Announcement::PlaceInProcess(base);
+      out = Announcement::kPrivateBuffers;
+    }
     const std::int64_t scratch = offset_of(Space::kScratch);
     // A peer that waits reads this line again and again, and takes it away from this processor each time: the stores
     // follow each other without a computation between them, so that the line is rarely taken in their midst.
@@ -284,106 +291,6 @@ std::optional<Rank> Channel::StillTakesPart(const Ticket& ticket) const {
     if (!Borrower{p.control, p.generation}.HasCompleted(ticket.lane, ticket.lane_run)) return rank;
   }
   return std::nullopt;
-}
-
-// The announcement was written by another process: nothing in it is used before it is checked, and nothing is read
-// twice.
-absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcement) {
-  const Ticket& ticket = run.ticket;
-  const CallIdentity& mine = ticket.identity;
-  const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
-  if (!Match(run.program, mine, theirs))
-    return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
-  if (run.program.counts_bytes > 0) {
-    if (absl::Status status = CompareCounts(run, peer); !status.ok()) return status;
-  }
-  if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) return status;
-  run.ticket.known_since[static_cast<std::size_t>(peer)] = ticket.look;
-  // The peer could start this run only once the peer's previous run of this lane was complete.
-  std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
-  confirmed = std::max(confirmed, ticket.lane_run - 1);
-  return absl::OkStatus();
-}
-
-std::int64_t* Channel::CountsIn(ControlBlock& block, const Run& run) {
-  const absl::Span<std::byte> scratch = ScratchIn(block, run.ticket, run.program);
-  return reinterpret_cast<std::int64_t*>(scratch.data() + scratch.size() - run.program.counts_bytes);
-}
-
-void Channel::TellCounts(const Run& run) {
-  const CollectiveSpec& spec = run.program.plan.spec;
-  std::int64_t* const counts = CountsIn(*control_, run);
-  std::copy(spec.send_counts.begin(), spec.send_counts.end(), counts);
-  std::copy(spec.recv_counts.begin(), spec.recv_counts.end(), counts + size());
-}
-
-absl::Status Channel::CompareCounts(const Run& run, Rank peer) const {
-  const CollectiveSpec& spec = run.program.plan.spec;
-  const std::int64_t* const theirs = CountsIn(*this->peer(peer).control, run) + rank_;
-  const auto compare = [&](Rank from, std::int64_t sent, Rank to, std::int64_t received) {
-    if (sent == received) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("send_counts[", to, "] of rank ", from, " is ", sent,
-                                                   ", but recv_counts[", from, "] of rank ", to, " is ", received,
-                                                   ", in ", run.Text(), ": they must be equal"));
-  };
-  absl::Status status = compare(peer, theirs[0], rank_, spec.recv_counts[static_cast<std::size_t>(peer)]);
-  status.Update(compare(rank_, spec.send_counts[static_cast<std::size_t>(peer)], peer, theirs[size()]));
-  return status;
-}
-
-absl::StatusOr<std::int64_t> Channel::PlaceOfBlock(const Run& run, Rank peer, std::int64_t in) const {
-  const CollectiveSpec& spec = run.program.plan.spec;
-  const Peer& p = peers_[static_cast<std::size_t>(peer)];
-  const std::int64_t most = p.region.bytes / SizeOf(spec.dtype);
-  const std::int64_t* const theirs = CountsIn(*p.control, run);
-  std::int64_t before = 0;  // elements of the peer's input in front of this rank's block
-  for (Rank rank = 0; rank < rank_ && before <= most; ++rank) {
-    const std::int64_t count = theirs[rank];
-    before += std::clamp<std::int64_t>(count, 0, most);
-  }
-  const std::int64_t length = spec.recv_counts[static_cast<std::size_t>(peer)];
-  const bool in_region = in >= 0 && in <= p.region.bytes && before <= most && length <= most &&
-                         (before + length) * SizeOf(spec.dtype) <= p.region.bytes - in;
-  if (in_region) return in + before * SizeOf(spec.dtype);
-  return absl::DataLossError(absl::StrCat("rank ", peer, " announced a block of ", length, " elements, the ", before,
-                                          "th and following of a buffer at offset ", in, ", outside its region of ",
-                                          p.region.bytes, " bytes"));
-}
-
-absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& announcement) {
-  const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
-  const LaneControl& lane =
-      peers_[static_cast<std::size_t>(peer)].control->lanes[static_cast<std::size_t>(run.ticket.lane)];
-  const std::int64_t in = announcement.in;
-  const bool is_private = in == Announcement::kPrivateBuffers && run.program.for_private_buffers != nullptr;
-  run.ticket.any_private_buffers |= is_private;
-  const std::int64_t scratch =
-      run.ticket.has_gone_over ? lane.scratch_gone_over[run.ticket.lane_run & 1] : announcement.scratch;
-  const std::array<std::int64_t, kPeerSpaces - 1> offsets = {in, announcement.out, scratch};
-  const std::array<std::int64_t, kPeerSpaces>& sizes = run.current->peer_extents[static_cast<std::size_t>(peer)];
-  std::byte** const bases = &run.bases[BaseOf(Space::kIn, peer)];
-  for (std::size_t space = 0; space < offsets.size(); ++space) {
-    // No step touches private buffers: after the shared beginning all ranks go over to the other program.
-    if (sizes[space] == 0 || (is_private && space != PlaceAmongPeers(Space::kScratch))) continue;
-    if (offsets[space] == Announcement::kNotLent) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("plan ", run.program.plan.name, " of rank ", run.program.plan.rank, " touches the ",
-                       Name(static_cast<Space>(space)), " space of rank ", peer, ", but rank ", peer,
-                       " has not lent that space: all ranks must touch the same spaces of their peers"));
-    }
-    if (offsets[space] < 0 || offsets[space] > region.bytes - sizes[space]) {
-      return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",
-                                              offsets[space], ", region of ", region.bytes, " bytes)"));
-    }
-    bases[space] = region.base + offsets[space];
-  }
-  const bool reads_block = sizes[PlaceAmongPeers(Space::kBlock)] > 0 && !is_private &&
-                           run.program.plan.spec.recv_counts[static_cast<std::size_t>(peer)] > 0;
-  if (!reads_block) return absl::OkStatus();
-  const absl::StatusOr<std::int64_t> block = PlaceOfBlock(run, peer, in);
-  if (!block.ok()) return block.status();
-  bases[PlaceAmongPeers(Space::kBlock)] = region.base + *block;
-  return absl::OkStatus();
 }
 
 void Channel::Retire(Run& run, bool lends_scratch) {

@@ -72,6 +72,9 @@ class Channel {
   // Goes over to Program::for_private_buffers, after the shared beginning of both programs and before any other step:
   // from this rank's next signal on, its scratch is where run.bases says; the same holds for each peer.
   void GoOver(Run& run);
+  // Finds the buffers of the peers for a program that reads processes, to which `run` has gone over instead: the peers
+  // have told before where their buffers lie, and scratch stays where it is.
+  absl::Status FindBuffersOfPeers(Run& run);
   // Whether `peer` has made its `ordinal`-th signal of the run (the peer's memory is then known), or will never make
   // it, because the run has been refused. InvalidArgument when the peer made another call.
   enum class Signalled : std::uint8_t { kNotYet, kYes, kNever };
@@ -206,9 +209,10 @@ class Channel {
   absl::Status CompareCounts(const Run& run, Rank peer) const;
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
   absl::Status LearnAddresses(Run& run, Rank peer, const Announcement& announcement);
-  // The offset in the region of `peer` of the block that `peer` sends to this rank, by the counts that `peer` tells;
-  // `in` is the offset of the peer's input. DataLoss when the block lies outside the region.
-  absl::StatusOr<std::int64_t> PlaceOfBlock(const Run& run, Rank peer, std::int64_t in) const;
+  // The offset in `memory` of the block that `peer` sends to this rank, by the counts that `peer` tells; `in` is the
+  // offset of the peer's input. DataLoss when the block lies outside the memory.
+  absl::StatusOr<std::int64_t> PlaceOfBlock(const Run& run, Rank peer, const MappedRegion& memory,
+                                            std::int64_t in) const;
   // The rank of the group + 1 that `failed_by`, of this rank's block, names; 0 where `failed_by` is not about this
   // channel.
   std::uint32_t FailedBy(std::uint64_t failed_by) const {

@@ -34,11 +34,17 @@ inline constexpr std::int64_t kShortScratchBytes = 64;
 struct alignas(64) Announcement {
   // In place of an offset: peers may not touch this memory, or there is none.
   static constexpr std::int64_t kNotLent = -1;
-  // In place of the offset of the input: the buffers lie where no peer reaches them, and are not staged.
+  // In place of the offset of the output: the buffers lie where peers cannot map them, and are not staged whole. In
+  // place of the offset of the input then stands what peers copy from: see PlaceInProcess.
   static constexpr std::int64_t kPrivateBuffers = -2;
+  // An address in the owner's process, in place of an offset, is below all of these: its complement.
+  static std::int64_t PlaceInProcess(const std::byte* address) {
+    return ~static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address));
+  }
+  static bool IsInProcess(std::int64_t place) { return place < kPrivateBuffers; }
 
   std::atomic<std::uint64_t> signal{0};  // the run of the lane << 16 | the signals made in that run
-  std::int64_t in = 0;                   // in, out, scratch: offsets of the buffers in the owner's region
+  std::int64_t in = 0;                   // in, out, scratch: where the buffers lie, by offset in the owner's region
   std::int64_t out = 0;
   std::int64_t scratch = 0;
   std::uint64_t signature = 0;  // what was called: see Program::signature

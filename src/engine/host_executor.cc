@@ -281,7 +281,9 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   std::int64_t since_ringing = 0;
   do {
     const std::int64_t messages = messages_;
-    if (run.at_branch()) run.Branch();
+    if (run.at_branch()) {
+      if (absl::Status status = run.Branch(); !status.ok()) return Fail(run, std::move(status));
+    }
     if (run.refusal_told_) return Polled::kMoved;
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
@@ -373,10 +375,33 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
       run.waiting_.push_back(step);
       return absl::OkStatus();
     default:
+      if (run.current->instructions[step].reads_process && IsInProcess(run, step)) {
+        if (CopyFromProcess(run, step)) break;
+        return absl::OkStatus();  // the loss of the peer, or of the group, ends the run
+      }
       if (absl::Status status = Compute(run, step); !status.ok()) return status;
   }
   run.Complete(step);
   return absl::OkStatus();
+}
+
+bool HostExecutor::IsInProcess(const HostRun& run, StepId step) {
+  return run.in_process[static_cast<std::size_t>(OwnerOf(SourceOf(run, step).base))];
+}
+
+bool HostExecutor::CopyFromProcess(HostRun& run, StepId step) {
+  const Program& program = *run.current;
+  const Instruction& instruction = program.instructions[step];
+  const Operand& source = SourceOf(run, step);
+  const Rank peer = OwnerOf(source.base);
+  const auto place = reinterpret_cast<std::uintptr_t>(run.AddressOf(source));
+  const std::int64_t bytes = instruction.count * SizeOf(instruction.dst_type);
+  Count(wire_bytes_, instruction.wire_bytes);
+  Endpoint& endpoint = *run.channel.peer(peer).endpoint;
+  if (endpoint.ReadProcess(run.AddressOf(program.dsts(instruction)[0]), place, bytes)) return true;
+  run.unread_ = peer;
+  run.ready_.clear();
+  return false;
 }
 
 absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
@@ -457,7 +482,7 @@ bool HostExecutor::needs_driver() const {
 bool HostExecutor::waits_for_signals() const {
   return std::any_of(active_.begin(), active_.end(), [](Run* its_run) {
     const HostRun& run = HostRunOf(its_run);
-    return !run.started_ || run.refusal_told_ || !run.waiting_.empty();
+    return !run.started_ || run.refusal_told_ || !run.waiting_.empty() || run.unread_.has_value();
   });
 }
 

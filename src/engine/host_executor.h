@@ -71,6 +71,14 @@ class HostExecutor final : public Executor {
   absl::Status Execute(HostRun& run, StepId step);
   // Carries out a step that is a signal or computes.
   absl::Status Compute(HostRun& run, StepId step);
+  // The source of `step`, a copy.
+  static const Operand& SourceOf(const HostRun& run, StepId step) {
+    return run.current->srcs(run.current->instructions[step])[0];
+  }
+  // Whether `step`, with Instruction::reads_process, copies from the process of a peer, and not from mapped memory.
+  static bool IsInProcess(const HostRun& run, StepId step);
+  // Carries out such a step; false: the process cannot be read.
+  bool CopyFromProcess(HostRun& run, StepId step);
   void PostMessage(HostRun& run, StepId step);
   // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);

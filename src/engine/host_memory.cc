@@ -7,6 +7,7 @@
 #include "engine/control_block.h"
 #include "kernels/reduce.h"
 #include "memory/arena.h"
+#include "tutti/transport.h"
 
 namespace tutti {
 namespace {
@@ -24,9 +25,10 @@ std::int64_t Stage(PastCacheChoice& past_cache, Buffer& staging, const void* buf
 
 }  // namespace
 
-HostMemory::HostMemory(const Program& program, Arena& arena, void* scratch)
+HostMemory::HostMemory(const Program& program, Arena& arena, const Transport& transport, void* scratch)
     : program_(program),
       arena_(arena),
+      transport_(transport),
       callers_scratch_(program.uses_lane ? nullptr : static_cast<std::byte*>(scratch)) {}
 
 absl::Status HostMemory::AllocateScratch(std::int64_t bytes) {
@@ -84,10 +86,26 @@ absl::Status HostMemory::PlaceBuffers(const void* in, void* out, void* state, st
   const Plan& plan = program_.plan;
   if (program_.for_private_buffers != nullptr) {
     private_buffers_ = (plan.in_bytes > 0 && !arena_.Contains(in)) || (plan.out_bytes > 0 && !arena_.Contains(out));
-    return private_buffers_ ? MakeRoomForPrivateBuffers() : absl::OkStatus();
+    if (!private_buffers_) return absl::OkStatus();
+    return program_.for_private_buffers->reads_processes ? PlaceForReaders(bases) : MakeRoomForPrivateBuffers();
   }
   if (absl::Status status = Place(in, plan.in_bytes, staging_in_, in_base); !status.ok()) return status;
   return Place(out, plan.out_bytes, staging_out_, out_base);
+}
+
+absl::Status HostMemory::PlaceForReaders(std::vector<std::byte*>& bases) {
+  const Plan& plan = program_.plan;
+  // A rank in place has only an output, from which peers copy.
+  const bool has_in = plan.in_bytes > 0;
+  const void* const memory = has_in ? in_ : out_;
+  const std::int64_t bytes = has_in ? plan.in_bytes : plan.out_bytes;
+  Buffer& staging = has_in ? staging_in_ : staging_out_;
+  staging_in_ = Buffer();
+  staging_out_ = Buffer();
+  const bool keeps_all = plan.spec.collective == Collective::kGather && plan.rank == plan.spec.root;
+  const bool is_read = !keeps_all && InputCount(plan.spec, plan.rank, plan.size) > 0;
+  if (!is_read || arena_.Contains(memory) || transport_.ShowsToPeers(memory, bytes)) return absl::OkStatus();
+  return Place(memory, bytes, staging, bases[static_cast<std::size_t>(has_in ? Space::kIn : Space::kOut)]);
 }
 
 absl::Status HostMemory::MakeRoomForPrivateBuffers() {

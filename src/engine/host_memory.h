@@ -17,17 +17,19 @@
 namespace tutti {
 
 class Arena;
+class Transport;
 
 class HostMemory {
  public:
-  // `scratch`: memory that the caller lends for the program's scratch, used unless peers map it; null: none.
-  HostMemory(const Program& program, Arena& arena, void* scratch);
+  // `transport` outlives this object. `scratch`: memory that the caller lends for the program's scratch, used unless
+  // peers map it; null: none.
+  HostMemory(const Program& program, Arena& arena, const Transport& transport, void* scratch);
 
   // Names the caller's buffers in `bases`, or the staging that stands for them: memory outside the arena is staged when
   // peers must reach it, unless there is a Program::for_private_buffers. Allocates staging and scratch.
   // ResourceExhausted when the arena has no room.
   absl::Status SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
-  // Whether peers should reach the caller's buffers and cannot, and the buffers are not staged.
+  // Whether peers should map the caller's buffers and cannot, and the buffers are not staged whole for that.
   bool private_buffers() const { return private_buffers_; }
   // Allocates what Program::for_private_buffers needs, also where only another rank's buffers are private.
   // ResourceExhausted when the arena has no room.
@@ -52,12 +54,15 @@ class HostMemory {
 
  private:
   absl::Status PlaceBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
+  // Stages what peers copy from, where they cannot read it in this process.
+  absl::Status PlaceForReaders(std::vector<std::byte*>& bases);
   absl::Status AllocateScratch(std::int64_t bytes);
   // Sets `base` to `memory` of `bytes`, or to `staging` where peers cannot reach `memory`.
   absl::Status Place(const void* memory, std::int64_t bytes, Buffer& staging, std::byte*& base);
 
   const Program& program_;
   Arena& arena_;
+  const Transport& transport_;
   std::byte* const callers_scratch_;
   const void* in_ = nullptr;
   void* out_ = nullptr;

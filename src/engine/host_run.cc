@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/channel.h"
+#include "engine/engine.h"
 #include "engine/host_executor.h"
 
 namespace tutti {
@@ -15,7 +16,7 @@ HostRun::HostRun(HostExecutor& executor, Call& its_call, Channel& its_channel, c
                  void* scratch)
     : Run(its_call, its_channel, its_program),
       executor_(executor),
-      memory_(its_program, its_channel.arena(), scratch),
+      memory_(its_program, its_channel.arena(), its_channel.engine().transport(), scratch),
       lent_(its_channel.lent()),
       borrowers_(its_channel.borrowers()) {
   MakeRoomFor(program);
@@ -75,6 +76,7 @@ void HostRun::Begin() {
   current = &program;
   started_ = true;
   messages_left_ = 0;
+  unread_ = std::nullopt;
   SetScratch();
 }
 
@@ -99,21 +101,31 @@ void HostRun::BeginStepsAfter(StepId taken) {
   TakeUp(program, taken);
 }
 
-void HostRun::Branch() {
+absl::Status HostRun::Branch() {
   beginning_left_ = kNoBranch;
-  if (!ticket.any_private_buffers) return TakeUp(program, program.shared_beginning);
-  if (absl::Status status = memory_.MakeRoomForPrivateBuffers(); !status.ok()) {
-    refusal = std::move(status);
-    return TellRefusal(channel.rank());
+  if (!ticket.any_private_buffers) {
+    TakeUp(program, program.shared_beginning);
+    return absl::OkStatus();
   }
-  const std::byte* const before = bases[static_cast<std::size_t>(Space::kScratch)];
-  SetScratch();
-  std::byte* const scratch = bases[static_cast<std::size_t>(Space::kScratch)];
-  // What the shared beginning has written to scratch moves along: later steps may read it.
-  if (before != scratch) std::memcpy(scratch, before, static_cast<std::size_t>(program.plan.scratch_bytes));
-  channel.GoOver(*this);
-  current = program.for_private_buffers.get();
+  const Program* const other = program.for_private_buffers.get();
+  if (other->reads_processes) {
+    current = other;
+    if (absl::Status status = channel.FindBuffersOfPeers(*this); !status.ok()) return status;
+  } else if (absl::Status status = memory_.MakeRoomForPrivateBuffers(); !status.ok()) {
+    refusal = std::move(status);
+    TellRefusal(channel.rank());
+    return absl::OkStatus();
+  } else {
+    const std::byte* const before = bases[static_cast<std::size_t>(Space::kScratch)];
+    SetScratch();
+    std::byte* const scratch = bases[static_cast<std::size_t>(Space::kScratch)];
+    // What the shared beginning has written to scratch moves along: later steps may read it.
+    if (before != scratch) std::memcpy(scratch, before, static_cast<std::size_t>(program.plan.scratch_bytes));
+    channel.GoOver(*this);
+    current = other;
+  }
   TakeUp(*current, program.shared_beginning);
+  return absl::OkStatus();
 }
 
 void HostRun::SetScratch() {
@@ -178,6 +190,7 @@ std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker
   };
   const auto is_any = [&] {
     if (!started_) return is_peer(channel.BlockedBy(*this), "its start (its previous call is not complete)");
+    if (unread_.has_value()) return is_peer(unread_, "a copy from its memory, which cannot be read");
     if (refusal_told_) return is_peer(channel.StillTakesPart(ticket), "its end (a rank has no memory for the call)");
     for (const StepId step : waiting_) {
       if (is({.peer = current->instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;

@@ -60,8 +60,8 @@ class HostRun final : public Run {
   // Whether `step` is not held back until the branch.
   bool MayBegin(StepId step) const { return beginning_left_ == kNoBranch || step < program.shared_beginning; }
   // Goes on with the program for private buffers if any rank's buffers are private, otherwise with the call's own
-  // program.
-  void Branch();
+  // program. An error when what a peer has told of its buffers is wrong.
+  absl::Status Branch();
   // Lets the steps of `some` begin, the first `taken` of which have been taken already.
   void TakeUp(const Program& some, StepId taken);
   void SetScratch();
@@ -81,6 +81,7 @@ class HostRun final : public Run {
   bool refusal_told_ = false;
   bool failed_ = false;  // a run has ended with an error of its group: no peer says when it has left the run's memory
   absl::Status message_error_;  // the first error of the run's messages
+  std::optional<Rank> unread_;  // the peer whose process could not be read: a step of the run is never completed
   std::uint32_t steps_left_ = 0;
   StepId beginning_left_ = kNoBranch;  // steps that are left before the branch
   std::uint32_t output_steps_left_ = 0;

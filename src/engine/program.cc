@@ -32,9 +32,10 @@ std::string NameOf(const Plan& plan) {
 constexpr std::uint64_t kHashMask = 0x7fffff;
 
 // FNV-1a: the same on every rank, whatever its standard library.
-std::uint64_t HashName(const Plan& plan) {
+std::uint64_t HashName(const Plan& plan, absl::string_view purpose = "") {
   std::uint64_t hash = 14695981039346656037u;
-  for (const char c : NameOf(plan)) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  for (const char c : absl::StrCat(NameOf(plan), purpose))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return (hash ^ (hash >> 24) ^ (hash >> 48)) & kHashMask;
 }
 
@@ -228,20 +229,32 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   return program;
 }
 
+// Whether the instruction, which touches a peer, reads more than the peer's scratch.
+bool ReadsBuffer(const Program& program, const Instruction& instruction) {
+  const absl::Span<const Operand> srcs = program.srcs(instruction);
+  return std::any_of(srcs.begin(), srcs.end(),
+                     [](const Operand& src) { return src.base != BaseOf(Space::kScratch, OwnerOf(src.base)); });
+}
+
 }  // namespace
 
 std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
   return CompileOne(std::move(plan), shares_only_scratch);
 }
 
-std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning) {
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning,
+                                       bool reads_processes) {
   const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
-  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), /*shares_only_scratch=*/true);
+  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), !reads_processes);
+  other->reads_processes = reads_processes;
+  for (Instruction& instruction : other->instructions) {
+    instruction.reads_process = reads_processes && instruction.touches_peer && ReadsBuffer(*other, instruction);
+  }
   program->output_steps = other->output_steps = 0;  // the output is final at the end, whichever program runs
   program->is_short &= other->is_short;
   // The signature covers both plans, because a call of a rank that has only one of them could not meet the others'
   // call.
-  program->signature ^= HashName(other->plan) << 40;
+  program->signature ^= HashName(other->plan, " for private buffers") << 40;
   // The numbers of messages are taken before it is known which program runs.
   program->messages = other->messages;
   program->has_short_scratch = false;  // the other program may need more

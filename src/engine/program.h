@@ -29,6 +29,10 @@ inline constexpr std::uint32_t BaseOf(Space space, Rank owner) {
                                                    : kSpaces + kPeerSpaces * static_cast<std::size_t>(owner) +
                                                          PlaceAmongPeers(space));
 }
+// The rank whose memory has the base; kSelf: this rank's.
+inline constexpr Rank OwnerOf(std::uint32_t base) {
+  return base < kSpaces ? kSelf : static_cast<Rank>((base - kSpaces) / kPeerSpaces);
+}
 
 struct Operand {
   std::uint32_t base = 0;
@@ -48,6 +52,7 @@ struct Instruction {
   bool touches_output = false;
   bool touches_peer = false;   // reads or writes a peer's memory
   bool fills_scratch = false;  // copies from a buffer of the caller to this rank's scratch
+  bool reads_process = false;  // copies from a buffer of a peer, perhaps in the peer's process
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
@@ -112,9 +117,13 @@ struct Program {
   std::vector<std::array<std::int64_t, kPeerSpaces>> peer_extents;
   // Whether peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
-  // The program of the same call by a plan in which peers touch scratch alone. All ranks go over to that program when
-  // buffers of some rank lie where peers cannot reach them. Null: such buffers are staged whole.
+  // The program of the same call by a plan in which peers touch scratch alone, or which reads processes. All ranks go
+  // over to that program when buffers of some rank lie where peers cannot map them. Null: such buffers are staged
+  // whole.
   std::shared_ptr<const Program> for_private_buffers;
+  // Of a program for private buffers: ranks do no more in the memory of their peers than copy from it, and read what
+  // they cannot map from the process of the peer (Endpoint::ReadProcess).
+  bool reads_processes = false;
   // The number of steps with which both programs begin; once they are complete, a rank knows whether any rank's buffers
   // are private (see SharedBeginning). 0 without for_private_buffers.
   StepId shared_beginning = 0;
@@ -141,8 +150,10 @@ struct Program {
 // `shares_only_scratch`: no peer touches the buffers of this rank, which cannot be told from the plan of one rank.
 std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
 // A program of `plan`, in which ranks reach their peers' buffers and send no messages, with
-// Program::for_private_buffers. Both plans are of one call, and all ranks have both; `shared_beginning` is not 0.
-std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning);
+// Program::for_private_buffers, which may have Program::reads_processes. Both plans are of one call, and all ranks have
+// both; `shared_beginning` is not 0.
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning,
+                                       bool reads_processes = false);
 // A program of `plan` for streams; `order` is the plan's.
 std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order);
 // A program for streams whose runs are sends and receives that are given to each run; `plan` has no steps.

@@ -35,6 +35,7 @@ Run::Run(Call& its_call, Channel& its_channel, const Program& its_program)
     : call(its_call), channel(its_channel), program(its_program), current(&its_program) {
   const auto size = static_cast<std::size_t>(channel.size());
   bases.resize(kSpaces + kPeerSpaces * size);
+  if (program.for_private_buffers != nullptr && program.for_private_buffers->reads_processes) in_process.resize(size);
   ticket.known_since.resize(size);
   ticket.first_message.resize(program.messages.size());
 }

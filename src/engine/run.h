@@ -136,10 +136,13 @@ class Run {
   const Program& program;
   // The program whose steps are taken: `program`, or the one for private buffers.
   const Program* current;
-  // The caller's buffers lie where peers should reach them and cannot, and are not staged.
+  // The caller's buffers lie where peers should map them and cannot, and are not staged whole for that.
   bool private_buffers = false;
   // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
   std::vector<std::byte*> bases;
+  // By peer: the addresses of the peer's buffers in `bases` are those of its process, which cannot be used here. Empty
+  // unless the program for private buffers reads processes.
+  std::vector<bool> in_process;
   // Not OK: the run has been refused. The run then ends with this error on this rank and with an error on all other
   // ranks, and the group goes on, unless ranks of other nodes wait for messages of the run.
   absl::Status refusal;

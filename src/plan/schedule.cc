@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "plan/registry.h"
+#include "plan/shared_beginning.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -35,6 +36,41 @@ void BuildPremulSum(PlanBuilder& b, const Schedule& schedule) {
   const Ref products = sum.in_place ? b.out() : b.Scratch(sum.dtype, b.in().count());
   b.ScaleByFactor(products, b.in());
   b.Within(sum, products, b.out(), schedule.build);
+}
+
+// OK where `plan`, by `schedule`, does in the memory of peers what the fields of `schedule` say.
+absl::Status CheckTouchesOfPeers(const Schedule& schedule, const Plan& plan) {
+  const auto error = [&](const Ref& ref, absl::string_view does, absl::string_view field) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule ", internal::FullName(schedule), " ", does, " ",
+                                                   ToText(ref), " in the plan of rank ", plan.rank, ", but ", field,
+                                                   " is true"));
+  };
+  const auto is_of_peer = [](const Ref& ref) { return ref.owner != kSelf; };
+  if (schedule.touches_only_scratch_of_peers) {
+    const auto wrong = std::find_if(plan.refs.begin(), plan.refs.end(),
+                                    [&](const Ref& ref) { return is_of_peer(ref) && ref.space != Space::kScratch; });
+    if (wrong != plan.refs.end()) return error(*wrong, "touches", "touches_only_scratch_of_peers");
+  }
+  if (!schedule.only_copies_from_peers || !plan.maps_peers()) return absl::OkStatus();
+  if (SharedBeginningOfReader(plan, plan) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("schedule ", internal::FullName(schedule), " does not begin with a ",
+                                                   "meeting of all ranks in the plan of rank ", plan.rank,
+                                                   ", but only_copies_from_peers is true"));
+  }
+  for (const Step& step : plan.steps) {
+    const absl::Span<const Ref> dsts = plan.dsts(step);
+    const absl::Span<const Ref> srcs = plan.srcs(step);
+    for (const absl::Span<const Ref> refs : {dsts, srcs}) {
+      const auto ref = std::find_if(refs.begin(), refs.end(), is_of_peer);
+      if (ref == refs.end()) continue;
+      const bool copies = step.kind == StepKind::kCopy && refs.data() == srcs.data() && dsts.size() == 1 &&
+                          dsts[0].dtype == srcs[0].dtype;
+      if (!copies) return error(*ref, "does not only copy from", "only_copies_from_peers");
+      // A rank tells one place of its private buffers: that of its input, which in place is in the output.
+      if (ref->space == Space::kOut && !plan.spec.in_place) return error(*ref, "reads", "only_copies_from_peers");
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -105,16 +141,8 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
         absl::StrCat("schedule ", name, " ", plan->mixing.empty() ? "keeps state" : "promises a mix",
                      " (PlanBuilder::Residual, Replica, PromiseMixing), which only algorithms may"));
   }
-  // Peers do not learn where private buffers lie.
-  if (plan.ok() && schedule.touches_only_scratch_of_peers) {
-    const auto wrong = std::find_if(plan->refs.begin(), plan->refs.end(),
-                                    [](const Ref& ref) { return ref.owner != kSelf && ref.space != Space::kScratch; });
-    if (wrong != plan->refs.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("schedule ", name, " touches ", ToText(*wrong),
-                                                     " in the plan of rank ", rank,
-                                                     ", but touches_only_scratch_of_peers is true"));
-    }
-  }
+  if (!plan.ok()) return plan;
+  if (absl::Status status = CheckTouchesOfPeers(schedule, *plan); !status.ok()) return status;
   return plan;
 }
 

@@ -27,7 +27,8 @@ class Memory {
     for (const Choice& choice : choices_) {
       if (choice.schedule != nullptr && choice.rival == rival && choice.size == size && choice.spec == key &&
           choice.options.segment_bytes == options.segment_bytes &&
-          choice.options.peers_mapped == options.peers_mapped && choice.options.nodes == options.nodes &&
+          choice.options.peers_mapped == options.peers_mapped &&
+          choice.options.reads_processes == options.reads_processes && choice.options.nodes == options.nodes &&
           choice.options.native == options.native && choice.options.model() == options.model()) {
         return choice.schedule;
       }
@@ -164,46 +165,85 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
-// Whether every rank can decide in the middle of a call whether it goes on with the plan of `mapped` or of `staged`.
-bool BeginAlike(const Schedule& mapped, const Schedule& staged, const CollectiveSpec& spec, int size,
-                const PlanOptions& options) {
+// The least bytes that a rank reads from the process of a peer at once: fewer pass through scratch in less time.
+constexpr std::int64_t kMinBytesOfProcess = 32 << 10;
+
+using BeginningOfPlans = StepId(const Plan& mapped, const Plan& other);
+
+// Whether every rank can decide in the middle of a call whether it goes on with the plan of `mapped` or of `other`.
+bool BeginAlike(const Schedule& mapped, const Schedule& other, const CollectiveSpec& spec, int size,
+                const PlanOptions& options, BeginningOfPlans& beginning) {
   const CollectiveSpec call = Representative(spec, size);
   for (Rank rank = 0; rank < size; ++rank) {
     const absl::StatusOr<Plan> one = BuildPlan(mapped, call, rank, size, options);
-    const absl::StatusOr<Plan> other = BuildPlan(staged, call, rank, size, options);
-    if (!one.ok() || !other.ok() || SharedBeginning(*one, *other) == 0) return false;
+    const absl::StatusOr<Plan> two = BuildPlan(other, call, rank, size, options);
+    if (!one.ok() || !two.ok() || beginning(*one, *two) == 0) return false;
   }
   return true;
 }
 
-absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
-                                                        const PlanOptions& options) {
-  const Schedule* best = &chosen;
-  // A call that fits into one stage gains nothing from stages. The blocks of an all_to_all_v may have any length.
+// The fastest of the candidates that `may_serve`, if it is predicted to take less than `least` seconds; else nullptr.
+absl::StatusOr<const Schedule*> FastestOf(const std::vector<Candidate>& candidates, double least,
+                                          const CollectiveSpec& spec, int size, const PlanOptions& options,
+                                          absl::FunctionRef<bool(const Schedule&)> may_serve) {
+  const Schedule* fastest = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.serves || !may_serve(*candidate.schedule)) continue;
+    const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
+    if (!seconds.ok()) return seconds.status();
+    if (*seconds >= least) continue;
+    least = *seconds;
+    fastest = candidate.schedule;
+  }
+  return fastest;
+}
+
+// The fastest of `candidates` that touches only scratch of peers; nullptr where whole copies of the buffers are
+// predicted to take less time.
+absl::StatusOr<const Schedule*> FastestThroughScratch(const Schedule& chosen, const std::vector<Candidate>& candidates,
+                                                      const CollectiveSpec& spec, int size,
+                                                      const PlanOptions& options) {
+  // The blocks of an all_to_all_v may have any length. Another call that fits into one stage gains nothing from stages.
   const bool any_length = spec.collective == Collective::kAllToAllV;
-  if (!options.all_mapped() || size == 1) return best;
-  if (!any_length && BufferBytes(spec, size) / 2 <= options.segment_bytes) return best;
-  thread_local Memory memory;
-  if (const Schedule* known = memory.Find(spec, size, options, &chosen); known != nullptr) return known;
-  std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
-  std::erase_if(candidates, [&](const Candidate& candidate) {
-    return !candidate.serves || !candidate.schedule->touches_only_scratch_of_peers ||
-           !BeginAlike(chosen, *candidate.schedule, spec, size, options);
-  });
+  if (!any_length && BufferBytes(spec, size) / 2 <= options.segment_bytes) return nullptr;
   absl::StatusOr<double> least = std::numeric_limits<double>::infinity();
   if (!any_length) {
     least = PredictSeconds(chosen, spec, size, options);
     if (!least.ok()) return least.status();
     *least += StagingSeconds(spec, size, options);
   }
-  for (const Candidate& candidate : candidates) {
-    const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
-    if (!seconds.ok()) return seconds.status();
-    if (*seconds < *least) {
-      least = seconds;
-      best = candidate.schedule;
-    }
-  }
+  return FastestOf(candidates, *least, spec, size, options, [&](const Schedule& schedule) {
+    return schedule.touches_only_scratch_of_peers && BeginAlike(chosen, schedule, spec, size, options, SharedBeginning);
+  });
+}
+
+// The fastest of `candidates` with ReadsProcesses; nullptr: none.
+absl::StatusOr<const Schedule*> FastestReader(const Schedule& chosen, const std::vector<Candidate>& candidates,
+                                              const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  return FastestOf(candidates, std::numeric_limits<double>::infinity(), spec, size, options,
+                   [&](const Schedule& schedule) {
+                     return ReadsProcesses(schedule, spec, size, options) &&
+                            (schedule.competes == nullptr || schedule.competes(spec, size, options).ok()) &&
+                            BeginAlike(chosen, schedule, spec, size, options, SharedBeginningOfReader);
+                   });
+}
+
+bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  if (!schedule.only_copies_from_peers || !options.reads_processes || !options.all_mapped()) return false;
+  if (size == 1 || Reduces(spec.collective)) return false;
+  return spec.collective == Collective::kAllToAllV || spec.count >= kMinBytesOfProcess / SizeOf(spec.dtype);
+}
+
+absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
+                                                        const PlanOptions& options) {
+  if (!options.all_mapped() || size == 1) return &chosen;
+  thread_local Memory memory;
+  if (const Schedule* known = memory.Find(spec, size, options, &chosen); known != nullptr) return known;
+  const std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  absl::StatusOr<const Schedule*> found = FastestReader(chosen, candidates, spec, size, options);
+  if (found.ok() && *found == nullptr) found = FastestThroughScratch(chosen, candidates, spec, size, options);
+  if (!found.ok()) return found;
+  const Schedule* const best = *found != nullptr ? *found : &chosen;
   memory.Keep(spec, size, options, best, &chosen);
   return best;
 }
@@ -231,6 +271,7 @@ void BuildSelected(PlanBuilder& builder) {
   options.peers_mapped &= !HasRoot(collective) && collective != Collective::kAllToAllV;
   const Schedule* schedule = *ChooseSchedule(builder.spec(), builder.size(), options);
   if (options.private_buffers) {
+    options.reads_processes = false;  // the buffers of a part may be scratch, and others of the plan be touched besides
     schedule = *ChooseForPrivateBuffers(*schedule, builder.spec(), builder.size(), options);
   }
   BuildPart(*schedule, builder);

@@ -48,26 +48,35 @@ bool WaitsAgain(const Plan& plan, StepId first) {
   return true;
 }
 
-}  // namespace
-
-StepId SharedBeginning(const Plan& mapped, const Plan& staged) {
+// The number of steps with which both plans begin and in which the rank meets all others; 0 if it does not.
+StepId SharedMeeting(const Plan& mapped, const Plan& other) {
   if (std::any_of(mapped.steps.begin(), mapped.steps.end(), IsMessage)) return 0;
-  const auto most = static_cast<StepId>(std::min(mapped.steps.size(), staged.steps.size()));
+  const auto most = static_cast<StepId>(std::min(mapped.steps.size(), other.steps.size()));
   StepId shared = 0;
   int signals = 0;
   std::vector<bool> is_met(static_cast<std::size_t>(mapped.size));
   is_met[static_cast<std::size_t>(mapped.rank)] = true;
   for (; shared < most; ++shared) {
     const Step& step = mapped.steps[shared];
-    if (!AreEqual(mapped, step, staged, staged.steps[shared]) || DoesMoreThanReadScratch(mapped, step)) break;
+    if (!AreEqual(mapped, step, other, other.steps[shared]) || DoesMoreThanReadScratch(mapped, step)) break;
     // The second signal tells peers what only one of the two plans has done.
     if (step.kind == StepKind::kSignal && ++signals == 2) break;
     if (step.kind != StepKind::kWait) continue;
     if (step.ordinal != 1) break;
     is_met[static_cast<std::size_t>(step.peer)] = true;
   }
-  const bool meets_all = std::find(is_met.begin(), is_met.end(), false) == is_met.end();
-  return meets_all && WaitsAgain(staged, shared) ? shared : 0;
+  return std::find(is_met.begin(), is_met.end(), false) == is_met.end() ? shared : 0;
+}
+
+}  // namespace
+
+StepId SharedBeginning(const Plan& mapped, const Plan& staged) {
+  const StepId shared = SharedMeeting(mapped, staged);
+  return WaitsAgain(staged, shared) ? shared : 0;
+}
+
+StepId SharedBeginningOfReader(const Plan& mapped, const Plan& reader) {
+  return reader.scratch_bytes <= mapped.scratch_bytes ? SharedMeeting(mapped, reader) : 0;
 }
 
 }  // namespace tutti

@@ -1,6 +1,9 @@
 // Calls with buffers in ordinary memory, which peers cannot map, on all ranks or on some.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "tests/comm/checked_call.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/rank_barrier.h"
@@ -94,8 +98,82 @@ TEST_P(PrivateBuffersTest, OfAnAllToAllVAreNotCopiedWhole) {
       ASSERT_EQ(status, absl::OkStatus());
       EXPECT_EQ(out, expected);
     }
-    // Blocks for other ranks pass through slots; outputs are written where they lie.
-    EXPECT_EQ(comm.counters().staged_bytes, 3 * (static_cast<std::int64_t>(in.size()) - sent[comm.rank()]) * 4);
+    // Blocks for other ranks pass through slots, unless these ranks read them; outputs are written where they lie.
+    const std::int64_t passed = comm.plan_options().reads_processes ? 0 : std::ssize(in) - sent[comm.rank()];
+    EXPECT_EQ(comm.counters().staged_bytes, 3 * passed * 4);
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+// Collectives that move data and reduce nothing.
+constexpr Collective kMoving[] = {Collective::kBroadcast, Collective::kScatter,  Collective::kGather,
+                                  Collective::kAllGather, Collective::kAllToAll, Collective::kAllToAllV};
+
+// Where ranks can read each other's processes, they copy from the buffers of their peers wherever these lie, on all
+// ranks or on some.
+TEST_P(PrivateBuffersTest, AreReadWhereTheyLieIfProcessesCanBeRead) {
+  constexpr std::int64_t kSeveralSegments = 150'001;
+  for (const int size : {2, 3}) {
+    RunWorld(size, {.transport = GetParam()}, [&](Communicator& comm) {
+      if (!comm.plan_options().reads_processes) GTEST_SKIP() << "the transport reads no process";
+      for (const int in_arena : {0, 1, size - 1}) {  // the first ranks
+        for (const Collective collective : kMoving) {
+          for (const bool in_place : {false, true}) {
+            const bool arena = comm.rank() < in_arena;
+            if (in_place && !HasInPlaceForm(collective)) continue;
+            const CollectiveSpec spec = {.collective = collective, .root = size - 1, .in_place = in_place};
+            CheckedCall(comm, nullptr, spec, kSeveralSegments, arena);
+          }
+        }
+      }
+      EXPECT_EQ(comm.counters().staged_bytes, 0);
+    });
+  }
+}
+
+// A page that no other process may read, not even with the right to read this one.
+class SecretMemory {
+ public:
+  explicit SecretMemory(std::size_t bytes) : bytes_(bytes), file_(static_cast<int>(::syscall(SYS_memfd_secret, 0))) {
+    if (!file_.valid() || ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) return;
+    memory_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  }
+  ~SecretMemory() {
+    if (exists()) munmap(memory_, bytes_);
+  }
+  SecretMemory(const SecretMemory&) = delete;
+  SecretMemory& operator=(const SecretMemory&) = delete;
+
+  bool exists() const { return memory_ != MAP_FAILED; }
+  float* data() const { return static_cast<float*>(memory_); }
+
+ private:
+  const std::size_t bytes_;
+  const UniqueFd file_;
+  void* memory_ = MAP_FAILED;
+};
+
+// A rank whose buffer its peers cannot read, as memory of a device may be, copies that buffer to where they can.
+TEST_P(PrivateBuffersTest, ThatPeersCannotReadAreStaged) {
+  constexpr std::int64_t kCount = 100'000;
+  RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
+    const SecretMemory secret(2 * kCount * sizeof(float));
+    if (!secret.exists()) GTEST_SKIP() << "this system has no memfd_secret";
+    std::vector<float> ordinary(2 * kCount);
+    for (const bool in_place : {false, true}) {
+      float* const out = comm.rank() == 0 && in_place ? secret.data() : ordinary.data();
+      float* const in = in_place ? out + comm.rank() * kCount : comm.rank() == 0 ? secret.data() : ordinary.data();
+      std::vector<float> result(in_place ? 0 : 2 * kCount);
+      float* const all = in_place ? out : result.data();
+      std::fill(out, out + 2 * kCount, -1.0f);
+      std::fill(in, in + kCount, static_cast<float>(comm.rank() + 5));
+      const std::int64_t before = comm.counters().staged_bytes;
+      ASSERT_EQ(comm.AllGather(in, all, kCount, DType::kF32).Wait(), absl::OkStatus());
+      EXPECT_EQ(std::count(all, all + kCount, 5.0f), kCount);
+      EXPECT_EQ(std::count(all + kCount, all + 2 * kCount, 6.0f), kCount);
+      if (!comm.plan_options().reads_processes) continue;
+      EXPECT_EQ(comm.counters().staged_bytes - before, comm.rank() == 1 ? 0 : (in_place ? 4 : 1) * kCount * 4);
+    }
     EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
   });
 }
@@ -304,6 +382,109 @@ TEST_P(PrivateBuffersTest, AScheduleThatTouchesThemAgainstItsWordIsRefused) {
   });
 }
 
+// Every rank reads the inputs of its peers.
+void ReadAll(PlanBuilder& b) {
+  const std::int64_t count = b.spec().count;
+  b.Signal();
+  b.WaitAll();
+  for (int i = 0; i < b.size(); ++i) {
+    const Rank peer = (b.rank() + i) % b.size();
+    b.Copy(b.out().Elements(peer * count, count), peer == b.rank() ? b.in() : b.in().At(peer));
+  }
+  b.Signal();
+  b.WaitAll();
+}
+
+// Ranks that name different schedules make different calls, also where each reads by one plan whatever the buffers.
+TEST_P(PrivateBuffersTest, OfRanksThatNameDifferentReadersAreNotMixed) {
+  static constexpr Schedule kForwards = {.collective = Collective::kAllGather,
+                                         .name = "forwards",
+                                         .summary = "every rank reads from all others",
+                                         .cost = "",
+                                         .supports = SupportsMappedPeers,
+                                         .build = ReadAll,
+                                         .only_copies_from_peers = true};
+  static constexpr Schedule kOnward = {.collective = Collective::kAllGather,
+                                       .name = "onward",
+                                       .summary = "does the same",
+                                       .cost = "",
+                                       .supports = SupportsMappedPeers,
+                                       .build = ReadAll,
+                                       .only_copies_from_peers = true};
+  RunWorld(2, {.transport = GetParam()}, [](Communicator& comm) {
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
+    const std::vector<float> in(100'000, 1);
+    std::vector<float> out(200'000);
+    const auto gather = [&](const Schedule& schedule) {
+      return comm.AllGather(in.data(), out.data(), 100'000, DType::kF32, {.schedule = &schedule}).Wait();
+    };
+    EXPECT_EQ(gather(kOnward), absl::OkStatus());
+    EXPECT_EQ(std::count(out.begin(), out.end(), 1.0F), 200'000);
+    EXPECT_TRUE(absl::IsInvalidArgument(gather(comm.rank() == 0 ? kForwards : kOnward)));
+  });
+}
+
+TEST_P(PrivateBuffersTest, AScheduleThatDoesMoreThanCopyAgainstItsWordIsRefused) {
+  static constexpr Schedule kReduces = {
+      .collective = Collective::kAllReduce,
+      .name = "reduces",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsMappedPeers,
+      .build = SumOnTheFirst,
+      .only_copies_from_peers = true,
+  };
+  static constexpr Schedule kReadsAnOutput = {
+      .collective = Collective::kAllGather,
+      .name = "reads_an_output",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsMappedPeers,
+      .build =
+          [](PlanBuilder& b) {
+            const Ref all = b.out();
+            const auto block = [&](Rank rank) { return all.Elements(rank * b.spec().count, b.spec().count); };
+            b.Copy(block(b.rank()), b.in());
+            b.Signal();
+            b.WaitAll();
+            for (Rank peer = 0; peer < b.size(); ++peer) {
+              if (peer != b.rank()) b.Copy(block(peer), block(peer).At(peer));
+            }
+          },
+      .only_copies_from_peers = true,
+  };
+  static constexpr Schedule kDoesNotMeet = {
+      .collective = Collective::kBroadcast,
+      .name = "does_not_meet",
+      .summary = "a mistake",
+      .cost = "",
+      .supports = SupportsMappedPeers,
+      .build =
+          [](PlanBuilder& b) {
+            b.Signal();
+            b.Wait(b.rank() == 0 ? 1 : 0);
+            if (b.rank() != 0) b.Copy(b.out(), Ref{.dtype = DType::kF32, .bytes = 4}.At(0));
+          },
+      .only_copies_from_peers = true,
+  };
+  RunWorld(3, {.transport = GetParam()}, [](Communicator& comm) {
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
+    float x = 1;
+    EXPECT_EQ(comm.AllReduce(&x, &x, 1, DType::kF32, ReduceOp::kSum, {.schedule = &kReduces}).Wait(),
+              absl::InvalidArgumentError("schedule all_reduce:reduces does not only copy from out@1[0,4) f32 in the "
+                                         "plan of rank 0, but only_copies_from_peers is true"));
+    float all[3];
+    EXPECT_EQ(comm.AllGather(&x, all, 1, DType::kF32, {.schedule = &kReadsAnOutput}).Wait(),
+              absl::InvalidArgumentError(
+                  absl::StrCat("schedule all_gather:reads_an_output reads out@", comm.rank() == 0 ? "1[4,8)" : "0[0,4)",
+                               " f32 in the plan of rank ", comm.rank(), ", but only_copies_from_peers is true")));
+    EXPECT_EQ(comm.Broadcast(&x, &x, 1, DType::kF32, 0, {.schedule = &kDoesNotMeet}).Wait(),
+              absl::InvalidArgumentError(absl::StrCat("schedule broadcast:does_not_meet does not begin with a meeting "
+                                                      "of all ranks in the plan of rank ",
+                                                      comm.rank(), ", but only_copies_from_peers is true")));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersTest, ::testing::ValuesIn(WorldTransports()));
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersSlowTest, ::testing::ValuesIn(WorldTransports()));
 
@@ -349,6 +530,32 @@ TEST(StagedSchedulesTest, AreChosenForPrivateBuffers) {
       EXPECT_EQ((*other)->name, "staged") << ToString(spec) << " on " << size;
     }
   }
+}
+
+// Where processes can be read, buffers of 32 KiB and more are: by the schedule itself, where that only copies, or by
+// one that does.
+TEST(StagedSchedulesTest, AreNotChosenWhereProcessesCanBeRead) {
+  const PlanOptions reading = {.peers_mapped = true, .reads_processes = true};
+  const std::pair<Collective, absl::string_view> readers[] = {
+      {Collective::kBroadcast, "direct"}, {Collective::kScatter, "direct"},  {Collective::kGather, "pull"},
+      {Collective::kAllGather, "pull"},   {Collective::kAllToAll, "direct"}, {Collective::kAllReduce, "staged"}};
+  for (const auto& [collective, name] : readers) {
+    const CollectiveSpec spec = {.collective = collective, .count = 4 << 20};
+    const Schedule& chosen = **ChooseSchedule(spec, 4, reading);
+    EXPECT_EQ((*ChooseForPrivateBuffers(chosen, spec, 4, reading))->name, name) << ToString(spec);
+    EXPECT_TRUE(chosen.competes_for_mapped_buffers);
+    EXPECT_EQ(ReadsProcesses(**ChooseForPrivateBuffers(chosen, spec, 4, reading), spec, 4, reading), name != "staged");
+  }
+  const Schedule& direct = **FindSchedule(Collective::kBroadcast, "direct");
+  const auto reads = [&](std::int64_t floats, int size, const PlanOptions& options) {
+    return ReadsProcesses(direct, {.collective = Collective::kBroadcast, .count = floats}, size, options);
+  };
+  EXPECT_TRUE(reads(8 << 10, 2, reading));
+  EXPECT_FALSE(reads((8 << 10) - 1, 2, reading));
+  EXPECT_FALSE(reads(8 << 10, 1, reading));
+  EXPECT_FALSE(reads(8 << 10, 2, {.peers_mapped = true}));
+  EXPECT_FALSE(reads(8 << 10, 2, {.peers_mapped = false, .reads_processes = true}));
+  EXPECT_FALSE(reads(8 << 10, 4, {.peers_mapped = true, .nodes = {0, 0, 1, 1}, .reads_processes = true}));
 }
 
 constexpr Schedule kOddOnRank2 = {

@@ -134,7 +134,7 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
     world_.ranks[1].control->halves[0][1].in = offset;
     const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << offset;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 announced a buffer outside its region"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 announced a buffer outside its memory"));
   }
 }
 
@@ -156,7 +156,42 @@ TEST_F(ChannelTest, BlocksLieWhereTheCountsOfThePeerSay) {
     world_.ranks[1].control->halves[0][1].in = in;
     const absl::Status status = channel(0).HasSignalled(first, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << in;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("outside its region"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("outside its memory"));
+  }
+}
+
+// Memory that peers cannot map, also what has been withdrawn from the arena, is told by its address in the process.
+TEST_F(ChannelTest, PrivateBuffersAreFoundInTheProcessOfThePeer) {
+  constexpr CollectiveSpec kFromFirst{.collective = Collective::kBroadcast, .count = 1000};
+  const std::vector<float> ordinary(1000);
+  const Buffer withdrawn = world_.ranks[0].arena->Allocate(4000).value();
+  world_.ranks[0].arena->Withdraw({withdrawn.data(), 4000});
+  std::vector<float> outs[2] = {std::vector<float>(1000), std::vector<float>(1000)};
+  const void* const ins[] = {ordinary.data(), withdrawn.data()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    Call* const sender = calls_.emplace_back(world_.NewReadingCall(0, kFromFirst, "direct"));
+    Call* const receiver = calls_.emplace_back(world_.NewReadingCall(1, kFromFirst, "direct"));
+    ASSERT_EQ(sender->SetBuffers(ins[i], outs[0].data(), nullptr), absl::OkStatus());
+    ASSERT_EQ(receiver->SetBuffers(nullptr, outs[1].data(), nullptr), absl::OkStatus());
+    Run& run = receiver->run();
+    ASSERT_TRUE(channel(0).Admit(sender->run()));
+    ASSERT_TRUE(channel(1).Admit(run));
+    channel(0).Signal(sender->run());
+    ASSERT_EQ(channel(1).HasSignalled(run, 0, 1).value(), Signalled::kYes);
+    EXPECT_TRUE(run.ticket.any_private_buffers);
+    run.current = run.program.for_private_buffers.get();
+    ASSERT_EQ(channel(1).FindBuffersOfPeers(run), absl::OkStatus());
+    EXPECT_TRUE(run.in_process[0]);
+    EXPECT_EQ(static_cast<const void*>(run.bases[BaseOf(Space::kIn, 0)]), ins[i]);
+
+    // What a peer tells is checked here, too.
+    Announcement& told = world_.ranks[0].control->halves[i][1];
+    told.in = std::numeric_limits<std::int64_t>::min();
+    EXPECT_EQ(channel(1).FindBuffersOfPeers(run).code(), absl::StatusCode::kDataLoss);
+    told.in = Announcement::kPrivateBuffers;
+    EXPECT_EQ(channel(1).FindBuffersOfPeers(run).code(), absl::StatusCode::kDataLoss);
+    told.in = Announcement::kNotLent;
+    EXPECT_EQ(channel(1).FindBuffersOfPeers(run).code(), absl::StatusCode::kFailedPrecondition);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "engine/host_executor.h"
 #include "engine/lent_memory.h"
 #include "memory/arena.h"
+#include "plan/shared_beginning.h"
 #include "transports/forwarding.h"
 #include "tutti/schedule.h"
 
@@ -78,6 +79,7 @@ class TestTransport final : public ForwardingTransport {
     ++asked;
     return peer == left || ForwardingTransport::HasLeft(peer);
   }
+  bool ShowsToPeers(const void* /*data*/, std::int64_t /*bytes*/) const override { return true; }
   bool IsReceivingFrom(Rank peer) const override { return receiving || ForwardingTransport::IsReceivingFrom(peer); }
 
   std::vector<Loss> losses;
@@ -162,6 +164,15 @@ class TwoRanks {
     absl::StatusOr<Plan> plan = BuildPlan(**FindSchedule(spec.collective, schedule), spec, rank, 2, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
     return Call::Create(Compile(*std::move(plan)), *ranks[rank].channel);
+  }
+
+  // The same call, by a plan that only copies from peers and serves private buffers, too, which the peers read.
+  Call* NewReadingCall(Rank rank, const CollectiveSpec& spec, absl::string_view schedule) {
+    const absl::StatusOr<Plan> plan =
+        BuildPlan(**FindSchedule(spec.collective, schedule), spec, rank, 2, {.peers_mapped = true});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const StepId beginning = SharedBeginningOfReader(*plan, *plan);
+    return Call::Create(Compile(*plan, *plan, beginning, /*reads_processes=*/true), *ranks[rank].channel);
   }
 
   TestRank ranks[2];

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <new>
 #include <random>
 #include <string>
@@ -76,9 +77,14 @@ ProcessWorld::Body SumUntilItFails(Stage& stage) {
       if (status.ok() && !IsFilledWith(sums, sum)) return report(absl::StrCat("OK, but wrong, in call ", call));
     }
     std::fill(in->as<float>().begin(), in->as<float>().end(), -1.0f);
-    std::fill(sums.begin(), sums.end(), -2.0f);
+    std::fill(sums.begin(), sums.end(), comm.rank() == 1 ? -3.0f : -2.0f);
     report(status.ToString());
     if (comm.rank() == kVictim) return;
+    // The others go on with the same buffer, whose pages may have left their reach in the meantime.
+    const absl::StatusOr<std::unique_ptr<Communicator>> rest = comm.Group({0, 1}, "the others");
+    if (!rest.ok()) return report(rest.status().ToString());
+    const absl::Status sent = (*rest)->Broadcast(sums.data(), sums.data(), kCount, DType::kF32, 0).Wait();
+    if (!sent.ok()) return report(sent.ToString());
     while (!stage.victim_has_ended) absl::SleepFor(absl::Milliseconds(1));
     const bool kept = std::all_of(sums.begin(), sums.end(), [](float x) { return x == -2.0f; }) &&
                       std::all_of(in->as<float>().begin(), in->as<float>().end(), [](float x) { return x == -1.0f; });

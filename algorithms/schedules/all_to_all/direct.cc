@@ -37,4 +37,5 @@ TUTTI_SCHEDULE(all_to_all, direct) = {
     .cost = "1 or 2 rounds of signals, (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
+    .only_copies_from_peers = true,
 };

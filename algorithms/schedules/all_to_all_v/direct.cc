@@ -52,4 +52,5 @@ TUTTI_SCHEDULE(all_to_all_v, direct) = {
     .cost = "1 or 2 rounds of signals, the bytes of all blocks but the own one",
     .supports = tutti::schedules::Supports,
     .build = tutti::schedules::Build,
+    .only_copies_from_peers = true,
 };

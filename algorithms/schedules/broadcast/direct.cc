@@ -38,4 +38,5 @@ TUTTI_SCHEDULE(broadcast, direct) = {
     .cost = "1 or 2 rounds of signals, S bytes",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
+    .only_copies_from_peers = true,
 };

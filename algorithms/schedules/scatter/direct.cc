@@ -25,4 +25,5 @@ TUTTI_SCHEDULE(scatter, direct) = {
     .cost = "2 rounds of signals, C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
+    .only_copies_from_peers = true,
 };
