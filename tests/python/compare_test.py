@@ -195,6 +195,7 @@ def test_a_process_that_keeps_the_output_open_does_not_delay_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("options, message", [(["--ranks", "0"], "--ranks=0: expected at least 1"),
+                                              (["--timeout", "nan"], "--timeout=nan: expected seconds above 0"),
                                               (["--warmup", "0"], "--warmup=0: expected at least 1"),
                                               ([], "no file nosuch.py")])
 def test_wrong_options(options, message):

@@ -191,6 +191,8 @@ def main(arguments=None) -> None:
             parser.error(f"--{name}={getattr(options, name)}: expected at least 1")
     if options.warmup < 1:
         parser.error(f"--warmup={options.warmup}: expected at least 1, since the first step begins before it is seen")
+    if not options.timeout > 0:  # nan, too
+        parser.error(f"--timeout={options.timeout:g}: expected seconds above 0")
     if not pathlib.Path(options.script).is_file():
         parser.error(f"no file {options.script}")
     if options.plot:
