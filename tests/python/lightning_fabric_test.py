@@ -225,6 +225,8 @@ def takes_arguments_of_lightning(rank):
     made = Fabric(strategy=strategy, accelerator="cpu", devices=1)
     assert isinstance(made.strategy.cluster_environment, LightningEnvironment)
     assert made.strategy.precision.precision == "bf16-mixed"
+    with pytest.raises(ValueError, match="TuttiFabricStrategy: process_group_backend='gloo'; .* leave .* out"):
+        of_lightning.TuttiFabricStrategy(process_group_backend="gloo")
     with pytest.raises(TypeError, match="no_backward_sync is for a module that fabric.setup has returned.*Linear"):
         made.strategy._backward_sync_control.no_backward_sync(torch.nn.Linear(1, 1), enabled=True)
 

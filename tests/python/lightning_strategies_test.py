@@ -1,6 +1,7 @@
 """Every strategy of tutti.lightning trains in a Trainer, by every name that users give it."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -137,6 +138,10 @@ def mistakes(rank):
         trainer(tutti.lightning.TuttiStrategy("decentralized", static_graph=True)).fit(Model(), loader())
     with pytest.raises(ValueError, match="ddp_comm_hook"):
         trainer(tutti.lightning.TuttiStrategy(ddp_comm_hook=print)).fit(Model(), loader())
+    for backend in ("gloo", None):
+        with pytest.raises(ValueError, match=f"BaguaStrategy: process_group_backend={backend!r}; .* leave .* out"):
+            tutti.lightning.BaguaStrategy(process_group_backend=backend)
+    tutti.lightning.TuttiStrategy(process_group_backend="cpu:tutti,cuda:nccl")
 
 
 def test_mistakes():
@@ -270,6 +275,21 @@ def trains_unused(rank, strategy):
 @pytest.mark.parametrize("strategy", [*GRADIENTS, "decentralized", "qadam"])
 def test_unused_parameters(strategy):
     run_trainers(2, trains_unused, strategy)
+
+
+def names_the_option_for_unused(rank):
+    for strategy, meant in (
+            ("tutti:bytegrad,codec=bf16", '"tutti:bytegrad,codec=bf16,find_unused_parameters=true", or '
+             'strategy=TuttiStrategy(…, find_unused_parameters=True)'),
+            (tutti.lightning.BaguaStrategy(), "BaguaStrategy(…, find_unused_parameters=True)")):
+        model = Model()
+        model.more = torch.nn.Linear(3, 3)
+        with pytest.raises(RuntimeError, match=f"of Model were not used .*: .* write strategy={re.escape(meant)}$"):
+            trainer(strategy, max_epochs=1).fit(model, loader())
+
+
+def test_the_error_about_unused_parameters_names_the_option():
+    run_trainers(2, names_the_option_for_unused)
 
 
 SCHEDULERS = {

@@ -97,6 +97,13 @@ class LauncherEnvironment:
                 f"devices={local_size}, num_nodes={size // local_size}")
 
 
+def check_backend(strategy: Any, backend: str | None) -> None:
+    """Raises ValueError where the ``process_group_backend`` of ``strategy`` is another one than Tutti's."""
+    if "tutti" not in str(backend).lower():
+        raise ValueError(f"{type(strategy).__name__}: process_group_backend={backend!r}; the strategy exchanges on the "
+                         "backend tutti: leave process_group_backend out")
+
+
 def make_group(environment: Any, backend: str, timeout: timedelta | None, device: torch.device) -> None:
     """Makes the default process group where a launcher says who this process is; Lightning makes the group elsewhere.
 

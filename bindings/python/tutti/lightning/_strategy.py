@@ -16,6 +16,7 @@ from tutti.lightning import _averages, _batches, _environment, _failures, _finet
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import check_clipping
+from tutti.torch.strategy_names import with_options
 
 
 class SyncsBatchNorm:
@@ -78,6 +79,7 @@ class TuttiStrategy(Remade):
             if name in options:
                 raise ValueError(f"{type(self).__name__}: {name} is for Lightning's DDPStrategy; here algorithm says how "
                                  "gradients are exchanged")
+        _environment.check_backend(self, process_group_backend)
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         # As the user says it: a number of warm-up steps that the name leaves out is that of the optimizer.
         self._named, of_ddp = _names.read(algorithm, options)
@@ -262,8 +264,20 @@ class TuttiStrategy(Remade):
         self._is_alone = True
         _failures.tell_others(exception)
 
+    def _name_option_for_unused(self, exception: BaseException) -> None:
+        """Replaces torch's error about unused parameters, in whose place Lightning would name its own strategies."""
+        if not any("Expected to have finished reduction in the prior iteration" in str(text) for text in exception.args):
+            return
+        option = f"strategy={type(self).__name__}(…, find_unused_parameters=True)"
+        if type(self) is self.classes.TuttiStrategy:
+            name = with_options(self._named, "find_unused_parameters=true").replace(":", ",")
+            option = f'strategy="{_names.FAMILY}:{name}", or {option}'
+        exception.args = (f"parameters of {type(self.lightning_module).__name__} were not used in producing the loss of a "
+                          f"backward, which waits for the gradients of all: if that is meant, write {option}",)
+
     def on_exception(self, exception: BaseException) -> None:
         self.note_failure(exception)
+        self._name_option_for_unused(exception)
         super().on_exception(exception)
 
     def barrier(self, *arguments: Any, **keywords: Any) -> None:
