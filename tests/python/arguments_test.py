@@ -58,6 +58,14 @@ def things_of_another_kind(rank):
     if rank == 1:
         with pytest.raises(ValueError, match="rank 1 is no member of the process group"):
             tutti.torch.empty(3, group=group)
+    with pytest.raises(TypeError, match="tutti.torch.empty: the process group is a str; give what .*new_group returned"):
+        tutti.torch.empty(3, group="world")
+    with pytest.raises(TypeError, match="empty: dtype is a str; give a torch.dtype such as torch.float32"):
+        tutti.torch.empty(3, dtype="f32")
+    for size in ((3.5,), (2, "3"), ([2, None],)):
+        with pytest.raises(TypeError, match="empty: size is .*; give integers, or one sequence of them"):
+            tutti.torch.empty(*size)
+    assert tutti.torch.empty(torch.Size([2, 3])).shape == tutti.torch.empty(2, torch.tensor(3)).shape == (2, 3)
     for module, name in ((torch.nn.Linear(2, 2), "Linear"), (tutti.torch.DistributedDataParallel(
             torch.nn.Linear(2, 2)), "tutti.torch.*DistributedDataParallel"), (None, "NoneType")):
         with pytest.raises(TypeError, match=f"register: model is a .*{name}; wrap it in torch.nn.parallel"):

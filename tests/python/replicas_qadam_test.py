@@ -1,6 +1,7 @@
 """tutti.torch.QAdam: its states, its wrapper, and what it refuses."""
 
 import copy
+import math
 import warnings
 
 import pytest
@@ -171,8 +172,10 @@ def wrong_qadams(rank):
     other = net()
     with pytest.raises(ValueError, match="0.bias is missing"):
         tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam([other[0].weight]), "qadam")
-    with pytest.raises(ValueError, match="beta"):
-        tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam(other.parameters(), betas=(0.9, 2)), "qadam")
+    changed = tutti.torch.QAdam(other.parameters())
+    changed.param_groups[0]["betas"] = (0.9, 2)
+    with pytest.raises(ValueError, match="beta2 is 2"):
+        tutti.torch.DistributedDataParallel(other, changed, "qadam")
     for wrong in (torch.optim.Adam(module.parameters()).state_dict(), {}, {"param_groups": []}):
         with pytest.raises(ValueError, match="no parameter has 'qadam' in its state"):
             optimizer.load_state_dict(wrong)
@@ -194,6 +197,24 @@ def wrong_qadams(rank):
     optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
     with pytest.raises(ValueError, match="2 groups, was created with 1"):
         loss_of(model, rank).backward()
+
+
+@pytest.mark.parametrize("options, kind, text", [
+    *(({name: value}, ValueError, f"QAdam: {name}={value}; give a number from 0 on")
+      for name in ("lr", "eps", "weight_decay") for value in (-1, math.inf, math.nan)),
+    ({"lr": "0.1"}, TypeError, "QAdam: lr is a str; give a number from 0 on"),
+    ({"lr": torch.ones(2)}, TypeError, "QAdam: lr is a Tensor; give a number from 0 on"),
+    ({"betas": 0.9}, TypeError, "QAdam: betas is 0.9; give two numbers in"),
+    ({"betas": (0.9,)}, TypeError, r"QAdam: betas is \(0.9,\); give two numbers in"),
+    ({"betas": (0.9, 2)}, ValueError, "QAdam: one of betas=2; give two numbers in"),
+    ({"betas": (0.9, None)}, TypeError, "QAdam: one of betas is a NoneType; give two numbers in")])
+def test_wrong_options_of_qadam(options, kind, text):
+    with pytest.raises(kind, match=text):
+        tutti.torch.QAdam(net().parameters(), **options)
+    optimizer = tutti.torch.QAdam(net().parameters(), torch.tensor(0.1), [0.9, 0.99])
+    with pytest.raises(kind, match=text):
+        optimizer.add_param_group({"params": net().parameters(), **options})
+    assert len(optimizer.param_groups) == 1
 
 
 def test_wrong_uses_of_qadam():

@@ -1,7 +1,9 @@
 """Checkpoints of tutti.torch.DistributedDataParallel, and what it refuses."""
 
 import io
+import math
 import os
+import re
 
 import pytest
 import torch
@@ -324,7 +326,17 @@ def wrong_arguments(rank):
         ddp(module, buffers="sum")
     with pytest.raises(TypeError, match="bucket_cap_mb is a str; give a number of MiB"):
         ddp(module, bucket_cap_mb="25")
+    for mib in (0, -1, math.nan, math.inf, 1e-9, 1e30):
+        with pytest.raises(ValueError, match=f"bucket_cap_mb={re.escape(str(mib))}; give a number of MiB above 0, or None"):
+            ddp(module, bucket_cap_mb=mib)
     ddp(net(), bucket_cap_mb=None)
+    for name in ("autotune", "find_unused_parameters"):
+        with pytest.raises(TypeError, match=f"{name} is 'yes'; give True or False"):
+            ddp(module, **{name: "yes"})
+    with pytest.raises(TypeError, match="optimizer is a int; give a torch.optim.Optimizer, a list of them, or None"):
+        ddp(module, 5)
+    with pytest.raises(TypeError, match="DistributedDataParallel: the process group is a str; give what .*new_group"):
+        ddp(module, process_group="world")
     with pytest.raises(TypeError, match="torch.optim.Optimizer"):
         ddp(module, [module.parameters()], "decentralized")
     with pytest.raises(TypeError, match="strategy is a SGD; .* module, optimizer, strategy"):
@@ -343,6 +355,10 @@ def wrong_arguments(rank):
     model = ddp(module, optimizer, "decentralized")
     with pytest.raises(ValueError, match="already"):
         model.add_optimizer(optimizer)
+    with pytest.raises(TypeError, match="an optimizer is a torch.optim.Optimizer, not a NoneType"):
+        model.broadcast_optimizer(None)
+    with pytest.raises(TypeError, match="set_loss_scale: scale is a str; give a number"):
+        model.set_loss_scale("3")
     with pytest.raises(ValueError, match="wrapped twice"):
         ddp(module)
     with pytest.raises(ValueError, match="assign"):

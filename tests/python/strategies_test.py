@@ -130,7 +130,9 @@ def mistakes(rank):
         tutti.torch.GradScaler(model)
     with pytest.raises(ValueError, match="maximize"):
         tutti.torch.QAdam([{"params": list(model.parameters()), "maximize": True}])
-    tutti.torch.register(model, "bytegrad")
+    exchange = tutti.torch.register(model, "bytegrad")
+    with pytest.raises(TypeError, match="set_loss_scale: scale is a str; give a number, such as scaler.get_scale()"):
+        exchange.set_loss_scale("3")
     with pytest.raises(ValueError, match="has a communication hook already"):
         tutti.torch.register(model, "bytegrad")
     model(torch.ones(1, 3)).sum().backward()

@@ -14,7 +14,8 @@ Importing this module makes no thread and no socket.
 
 import atexit
 import functools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tutti.torch import _extension  # before torch, since this module says which torch is missing
@@ -23,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from tutti.torch import _launch, states
+from tutti.torch.checks import check_loss_scale
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 from tutti.torch.grad_scaler import GradScaler
 from tutti.torch.qadam import QAdam
@@ -74,6 +76,9 @@ def _backend_of(group: dist.ProcessGroup, caller: str):
     That of the CPU where a group has several.
     """
     if not isinstance(group, dist.ProcessGroup):
+        if dist.is_initialized() and group not in (None, dist.GroupMember.NON_GROUP_MEMBER):
+            raise TypeError(f"tutti.torch.{caller}: the process group is a {type(group).__name__}; give what "
+                            "torch.distributed.new_group returned, or None for the default group")
         raise ValueError(f"tutti.torch.{caller}: " + (
             f"rank {dist.get_rank()} is no member of the process group" if dist.is_initialized() else
             'there is no process group: call torch.distributed.init_process_group("tutti") first'))
@@ -95,10 +100,14 @@ def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | No
     may be used in every group. A forked child that writes to the tensor writes to its parent's memory. Raises
     DistBackendError when ``TUTTI_ARENA_BYTES`` of such memory are in use.
     """
-    if len(size) == 1 and not isinstance(size[0], int):
-        size = tuple(size[0])
+    try:
+        sizes = [operator.index(one) for one in (size[0] if len(size) == 1 and isinstance(size[0], Iterable) else size)]
+    except TypeError:
+        raise TypeError(f"tutti.torch.empty: size is {size}; give integers, or one sequence of them") from None
+    if not isinstance(dtype, torch.dtype | None):
+        raise TypeError(f"tutti.torch.empty: dtype is a {type(dtype).__name__}; give a torch.dtype such as torch.float32")
     backend = _backend_of(dist.group.WORLD if group is None else group, "empty")
-    return backend.empty(list(size), torch.get_default_dtype() if dtype is None else dtype)
+    return backend.empty(sizes, torch.get_default_dtype() if dtype is None else dtype)
 
 
 def _check_strategy(strategy, arguments: str) -> None:
@@ -196,6 +205,7 @@ class GradientExchange:
 
     def set_loss_scale(self, scale: float) -> None:
         """Says that losses are multiplied by ``scale`` from here on, so that residuals follow. Collective on a change."""
+        check_loss_scale(scale)
         self._exchange.set_loss_scale(scale)
 
 

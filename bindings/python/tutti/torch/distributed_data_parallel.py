@@ -4,7 +4,6 @@ import collections
 import contextlib
 import hashlib
 import io
-import numbers
 import operator
 import sys
 import warnings
@@ -17,6 +16,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.torch import optimizer_steps, states
+from tutti.torch.checks import check_loss_scale, check_number, check_optimizer
 from tutti.torch.qadam import QAdam, with_warmup_of
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
@@ -94,9 +94,19 @@ def _bucket_bytes(bucket_cap_mb: float | None) -> int:
     """The bytes of a bucket; None, as in torch's DistributedDataParallel, stands for 25 MiB."""
     if bucket_cap_mb is None:
         bucket_cap_mb = 25
-    if not isinstance(bucket_cap_mb, numbers.Real):
-        raise TypeError(f"bucket_cap_mb is a {type(bucket_cap_mb).__name__}; give a number of MiB, or None for 25")
+    check_number("bucket_cap_mb", bucket_cap_mb, "a number of MiB above 0, or None for 25",
+                 lambda mib: 1 <= mib * 2**20 < 2**63)  # bytes
     return int(bucket_cap_mb * 2**20)
+
+
+def _optimizers_in(optimizer: Any) -> list[torch.optim.Optimizer]:
+    """The optimizers that a wrapper is given as ``optimizer``. TypeError where it is no list of them."""
+    if optimizer is None:
+        return []
+    every = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
+    if not isinstance(every, Iterable):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}; give a torch.optim.Optimizer, a list of them, or None")
+    return list(every)
 
 
 class DistributedDataParallel(torch.nn.Module):
@@ -159,15 +169,15 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
                              "module, whose layers are lazy, before it is wrapped")
         tutti.torch._check_strategy(strategy, "module, optimizer, strategy")
-        if optimizer is None:
-            optimizer = []
-        elif isinstance(optimizer, torch.optim.Optimizer):
-            optimizer = [optimizer]
+        for name, flag in (("find_unused_parameters", find_unused_parameters), ("autotune", autotune)):
+            if flag not in (None, True, False):
+                raise TypeError(f"{name} is {flag!r}; give True or False")
+        optimizers = _optimizers_in(optimizer)
         self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
-            backend, parameters, named_buffers, with_warmup_of(optimizer, strategy), buffers, find_unused_parameters,
+            backend, parameters, named_buffers, with_warmup_of(optimizers, strategy), buffers, find_unused_parameters,
             _bucket_bytes(bucket_cap_mb), autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
         self._places = _places_of(module, "_parameters")
@@ -176,7 +186,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._synchronizes = True
         self._steps_together = False
         self._optimizers: list[torch.optim.Optimizer] = []
-        for one in optimizer:
+        for one in optimizers:
             self.add_optimizer(one)
 
     def forward(self, *inputs: Any, **arguments: Any) -> Any:
@@ -204,8 +214,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Collective for ``QAdam``.
         """
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"an optimizer is a torch.optim.Optimizer, not a {type(optimizer).__name__}")
+        check_optimizer(optimizer)
         if any(optimizer is known for known in self._optimizers):
             raise ValueError("DistributedDataParallel knows this optimizer already")
         if self.strategy.startswith("qadam") and not isinstance(optimizer, QAdam):
@@ -337,6 +346,7 @@ class DistributedDataParallel(torch.nn.Module):
         """
         error, common = None, b""
         try:
+            check_optimizer(optimizer)
             saved = io.BytesIO()
             torch.save(states.common_part(_numbered(optimizer.state_dict())), saved)
             common = saved.getvalue()
@@ -394,6 +404,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Collective on a change.
         """
+        check_loss_scale(scale)
         self._replicas.set_loss_scale(scale)
 
     def pause(self) -> None:

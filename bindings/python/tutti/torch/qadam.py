@@ -1,5 +1,6 @@
 """The optimizer of the strategy ``qadam``."""
 
+import math
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -8,10 +9,24 @@ from typing import Any
 import torch
 
 from tutti.torch import states
+from tutti.torch.checks import check_number
 from tutti.torch.strategy_names import with_options
 
 _STATE = "qadam"
 _OPTIONS = ("lr", "betas", "eps", "weight_decay")  # of a group
+
+
+def _check_options(group: dict[str, Any]) -> None:
+    """Raises an error that names an option of ``group`` which no Adam can work with."""
+    for name in ("lr", "eps", "weight_decay"):
+        check_number(f"QAdam: {name}", group[name], "a number from 0 on", lambda value: 0 <= value < math.inf)
+    betas, right = group["betas"], "two numbers in [0, 1), such as (0.9, 0.999)"
+    try:
+        first, second = betas
+    except (TypeError, ValueError):
+        raise TypeError(f"QAdam: betas is {betas!r}; give {right}") from None
+    for beta in (first, second):
+        check_number("QAdam: one of betas", beta, right, lambda value: 0 <= value < 1)
 
 
 def _state_in(state_dict: dict[str, Any]) -> torch.Tensor | None:
@@ -47,13 +62,13 @@ class QAdam(torch.optim.Optimizer):
         model = tutti.torch.DistributedDataParallel(module, optimizer, "qadam:warmup_steps=100")
 
     docs/algorithms/qadam.md has the formulas. ``lr``, ``betas``, ``eps`` and ``weight_decay`` are those of
-    ``torch.optim.Adam``, per group; ValueError names any other key of a group. The
-    optimizer has all parameters of one model, and works once the model is wrapped. Groups, schedulers, ``zero_grad``
-    and closures work as with any optimizer of torch. After the warm-up ``grad`` holds momentum between ``backward()``
-    and ``step()``: clip gradients in the warm-up only, call ``zero_grad()`` in every step, run all but the last
-    backward of a step in ``model.no_sync()``, and use no loss scaler. The state (m and v) is equal on all ranks, so all
-    ranks can load the one that any rank has saved. The wrapper of the model owns the state: once the wrapper is gone,
-    ``step`` and ``state_dict`` raise ValueError until the model is wrapped again.
+    ``torch.optim.Adam``, per group; an error names one that is wrong, and any other key of a group. The optimizer has all
+    parameters of one model, and works once the model is wrapped. Groups, schedulers, ``zero_grad`` and closures work as
+    with any optimizer of torch. After the warm-up ``grad`` holds momentum between ``backward()`` and ``step()``: clip
+    gradients in the warm-up only, call ``zero_grad()`` in every step, run all but the last backward of a step in
+    ``model.no_sync()``, and use no loss scaler. The state (m and v) is equal on all ranks, so all ranks can load the one
+    that any rank has saved. The wrapper of the model owns the state: once the wrapper is gone, ``step`` and
+    ``state_dict`` raise ValueError until the model is wrapped again.
     """
 
     _how_to_use = 'pass it to tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first'
@@ -94,6 +109,7 @@ class QAdam(torch.optim.Optimizer):
             unknown = sorted(set(param_group) - {*_OPTIONS, "params", "param_names", "initial_lr"})
             if unknown:
                 raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(_OPTIONS)}")
+            _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
         self._mark_states()
 

@@ -1,0 +1,26 @@
+"""Checks of what a user gives, whose errors name the argument and what would be right."""
+
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def check_number(name: str, value: Any, right: str, suits: Callable[[Any], bool] = lambda _: True) -> None:
+    """Raises TypeError unless ``value`` is a number, or a tensor of one, and ValueError unless it ``suits``."""
+    if not isinstance(value, numbers.Real) and not (isinstance(value, torch.Tensor) and value.numel() == 1):
+        raise TypeError(f"{name} is a {type(value).__name__}; give {right}")
+    if not suits(value):
+        raise ValueError(f"{name}={value}; give {right}")
+
+
+def check_loss_scale(scale: Any) -> None:
+    """Raises TypeError unless ``scale`` is a number."""
+    check_number("set_loss_scale: scale", scale, "a number, such as scaler.get_scale()")
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raises TypeError unless ``optimizer`` is one of torch."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"an optimizer is a torch.optim.Optimizer, not a {type(optimizer).__name__}")
