@@ -139,6 +139,38 @@ def mistakes(rank):
     assert model.module.weight.grad is not None
 
 
+class Tied(torch.nn.Module):
+    """An embedding with sparse gradients, whose weight is that of a layer, too, which has it first or second."""
+
+    def __init__(self, layer_is_first):
+        super().__init__()
+        layer, embedding = torch.nn.Linear(3, 5, bias=False), torch.nn.Embedding(5, 3, sparse=True)
+        layer.weight = embedding.weight
+        self.layers = torch.nn.ModuleList([layer, embedding] if layer_is_first else [embedding, layer])
+        self.order = [-1, 0] if layer_is_first else [0, 1]
+
+    def forward(self, inputs):
+        for index in self.order:
+            inputs = self.layers[index](inputs)
+        return inputs
+
+
+def has_sparse_gradients(rank):
+    sparse = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.EmbeddingBag(5, 3, sparse=True))
+    for module, name in ((sparse, "1.weight"), (Tied(layer_is_first=False), "layers.0.weight")):
+        with pytest.raises(ValueError, match=f"parameter {name} has sparse gradients.*sparse=False, or leave register out"):
+            tutti.torch.register(DistributedDataParallel(module), "gradient_allreduce")
+    model = DistributedDataParallel(Tied(layer_is_first=True))  # whose gradients DDP takes for dense, and they are
+    tutti.torch.register(model, "gradient_allreduce")
+    model(torch.tensor([rank])).sum().backward()
+    sparse[1].requires_grad_(False)
+    tutti.torch.register(DistributedDataParallel(sparse), "gradient_allreduce")
+
+
+def test_sparse_gradients_are_refused():
+    run_ranks(2, has_sparse_gradients)
+
+
 def unfreezes(rank):
     module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
     module[0].requires_grad_(False)

@@ -216,6 +216,17 @@ def _parameters_of(model: torch.nn.parallel.DistributedDataParallel) -> list[tup
             if (name if "." in name else f".{name}") not in model.parameters_to_ignore]
 
 
+def _check_gradients(parameters: list[tuple[str, torch.Tensor]], module: torch.nn.Module) -> None:
+    """Raises ValueError where a parameter has sparse gradients, as DDP knows from the module that has it first."""
+    owners = {parameter: owner for owner in reversed([*module.modules()]) for parameter in owner.parameters(recurse=False)}
+    for name, parameter in parameters:
+        owner = owners.get(parameter)
+        if parameter.requires_grad and isinstance(owner, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and owner.sparse:
+            raise ValueError(f"register: parameter {name} has sparse gradients, which no strategy exchanges: make its "
+                             "embedding with sparse=False, or leave register out, and DDP sums them exactly on the backend "
+                             "tutti")
+
+
 def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) -> GradientExchange:
     """Lets stock DistributedDataParallel exchange its gradients by ``strategy``, such as ``"bytegrad"``.
 
@@ -223,11 +234,11 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
     which must run on the backend ``tutti``. DDP's buckets move to memory that the ranks of this machine map (see
     :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own, with one exception: gradients are
     averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``. A parameter that is unfrozen
-    later, whose gradient DDP does not exchange, is a ValueError of the next backward. With ``average=false``, where
-    they are added up instead, call ``zero_grad()`` before each backward that exchanges: DDP hands over what ``grad`` held
-    before as well, so that the next exchange adds up an earlier sum once more on every rank.
-    Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
-    :class:`DistributedDataParallel` of this module.
+    later, whose gradient DDP does not exchange, is a ValueError of the next backward; one with sparse gradients is a
+    ValueError at once. With ``average=false``, where they are added up instead, call ``zero_grad()`` before each backward
+    that exchanges: DDP hands over what ``grad`` held before as well, so that the next exchange adds up an earlier sum once
+    more on every rank. Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise
+    ValueError: they need :class:`DistributedDataParallel` of this module.
     """
     model = getattr(model, "_orig_mod", model)  # of torch.compile(model)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -240,7 +251,9 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
         raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")
     backend = _backend_of(model.process_group, "register")
-    exchange = _core().GradientExchange(backend, _parameters_of(model), strategy)
+    parameters = _parameters_of(model)
+    _check_gradients(parameters, model.module)
+    exchange = _core().GradientExchange(backend, parameters, strategy)
     try:
         exchange.register(model.reducer)
     except RuntimeError as error:
