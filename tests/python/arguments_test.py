@@ -1,5 +1,7 @@
 """Wrong arguments: the error names the argument and what would be right, and the group goes on."""
 
+import datetime
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -53,6 +55,17 @@ def options_of_a_group(rank):
     assert tensor.tolist() == [2.0] * 4
 
 
+def timeouts_of_a_group(rank):
+    for timeout in datetime.timedelta(0), datetime.timedelta(microseconds=900), datetime.timedelta.max:
+        with pytest.raises(ValueError, match="timeout is .* s; the timeout of a group is a millisecond or more"):
+            dist.new_group([0, 1], timeout=timeout)
+    with pytest.raises(ValueError, match="timeout is -1 s; .* give timedelta\\(days=36500\\)"):
+        dist.new_group([0, 1], timeout=datetime.timedelta(seconds=-1))
+    for timeout in datetime.timedelta(milliseconds=1), datetime.timedelta(days=36500):
+        dist.new_group([rank], timeout=timeout, use_local_synchronization=True)
+    dist.barrier()
+
+
 def things_of_another_kind(rank):
     group = dist.new_group([0])
     if rank == 1:
@@ -78,6 +91,6 @@ def test_before_there_is_a_group():
 
 
 @pytest.mark.parametrize("function", [
-    wrong_arguments, calls_that_do_not_match, options_of_a_group, things_of_another_kind], ids=lambda f: f.__name__)
+    wrong_arguments, calls_that_do_not_match, options_of_a_group, timeouts_of_a_group, things_of_another_kind], ids=lambda f: f.__name__)
 def test_mistake(function):
     run_ranks(2, function)

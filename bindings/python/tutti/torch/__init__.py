@@ -16,6 +16,7 @@ import atexit
 import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from tutti.torch import _extension  # before torch, since this module says which torch is missing
@@ -59,8 +60,16 @@ def _check_options(backend_options) -> None:
             "out. timeout is an argument of its own, and docs/configuration.md lists Tutti's environment variables")
 
 
+def _check_timeout(timeout: timedelta) -> None:
+    """Raises ValueError for a ``timeout=`` of a group that would mean something else in its calls, where 0 is none."""
+    if timeout < timedelta(milliseconds=1):  # so is timedelta.max, as torch hands it on
+        raise ValueError(f"timeout is {timeout.total_seconds():g} s; the timeout of a group is a millisecond or more. For "
+                         "no timeout give timedelta(days=36500): torch turns timedelta.max into a negative one")
+
+
 def _create_backend(options, backend_options):
     _check_options(backend_options)
+    _check_timeout(options.timeout)
     return _core().create_backend(options)
 
 
