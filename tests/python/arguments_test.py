@@ -47,6 +47,20 @@ def calls_that_do_not_match(rank):
     dist.barrier()
 
 
+def messages_that_do_not_match(rank):
+    tensor = torch.ones(4, dtype=torch.int32 if rank == 0 else torch.float32)
+    if rank == 0:
+        dist.send(tensor, 1)
+        dist.send(torch.ones(3), 1)
+    else:
+        dist.recv(tensor, 0)
+        assert tensor.view(torch.int32).tolist() == [1] * 4
+        with pytest.raises(ValueError, match="message from rank 0 .* holds 12 bytes; the receive expects 16"):
+            dist.recv(tensor, 0)
+    with pytest.raises(ValueError, match="holds 12 bytes; the receive expects 16"):
+        dist.all_reduce(torch.ones(1))
+
+
 def options_of_a_group(rank):
     for options in dist.ProcessGroupGloo._Options(), {"is_high_priority_stream": True}:
         with pytest.raises(ValueError, match="pg_options is a .*, and the backend tutti has no options"):
@@ -91,6 +105,7 @@ def test_before_there_is_a_group():
 
 
 @pytest.mark.parametrize("function", [
-    wrong_arguments, calls_that_do_not_match, options_of_a_group, timeouts_of_a_group, things_of_another_kind], ids=lambda f: f.__name__)
+    wrong_arguments, calls_that_do_not_match, messages_that_do_not_match, options_of_a_group, timeouts_of_a_group,
+    things_of_another_kind], ids=lambda f: f.__name__)
 def test_mistake(function):
     run_ranks(2, function)
