@@ -167,6 +167,9 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 
 // The least bytes that a rank reads from the process of a peer at once: fewer pass through scratch in less time.
 constexpr std::int64_t kMinBytesOfProcess = 32 << 10;
+// The most ranks of a broadcast that reads the process of the root. Through scratch the root copies its buffer once,
+// and the others read at twice the speed: that takes longer where few read, and less processor time where many do.
+constexpr int kMostRanksOfReadBroadcast = 4;
 
 using BeginningOfPlans = StepId(const Plan& mapped, const Plan& other);
 
@@ -231,6 +234,7 @@ absl::StatusOr<const Schedule*> FastestReader(const Schedule& chosen, const std:
 bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options) {
   if (!schedule.only_copies_from_peers || !options.reads_processes || !options.all_mapped()) return false;
   if (size == 1 || Reduces(spec.collective)) return false;
+  if (spec.collective == Collective::kBroadcast && size > kMostRanksOfReadBroadcast) return false;
   return spec.collective == Collective::kAllToAllV || spec.count >= kMinBytesOfProcess / SizeOf(spec.dtype);
 }
 

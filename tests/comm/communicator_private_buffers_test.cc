@@ -551,6 +551,8 @@ TEST(StagedSchedulesTest, AreNotChosenWhereProcessesCanBeRead) {
     return ReadsProcesses(direct, {.collective = Collective::kBroadcast, .count = floats}, size, options);
   };
   EXPECT_TRUE(reads(8 << 10, 2, reading));
+  EXPECT_TRUE(reads(8 << 10, 4, reading));
+  EXPECT_FALSE(reads(8 << 10, 5, reading)) << "the root's one copy to scratch serves many readers";
   EXPECT_FALSE(reads((8 << 10) - 1, 2, reading));
   EXPECT_FALSE(reads(8 << 10, 1, reading));
   EXPECT_FALSE(reads(8 << 10, 2, {.peers_mapped = true}));

@@ -13,7 +13,8 @@ void UcxEndpoint::Recv(std::uint64_t tag, void* data, std::int64_t bytes, Comple
 }
 
 bool UcxEndpoint::ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) {
-  return transport_->HasRead(peer_, memory_.Read(to, place, static_cast<std::size_t>(bytes)));
+  const absl::Status copied = memory_.Read(to, place, static_cast<std::size_t>(bytes));
+  return copied.ok() || transport_->HasRead(peer_, copied);  // which suspects the peer
 }
 
 void UcxEndpoint::Wake() {
