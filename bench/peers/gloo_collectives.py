@@ -70,9 +70,9 @@ def call_of(dist, collective, data, out, rank, size):
     }[collective]
 
 
-def zeros(torch, count):
-    """A tensor of zeros: a large one is on large pages where the kernel has them, as those of mpi_collectives.c are."""
-    if 4 * count < LARGE_PAGE:
+def zeros(torch, count, on_large_pages):
+    """A tensor of zeros, perhaps on large pages where the kernel has them, as those of mpi_collectives.c are."""
+    if not on_large_pages:
         return torch.zeros(count)
     memory = mmap.mmap(-1, 4 * count + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # of a kernel without large pages
@@ -91,10 +91,11 @@ class Measurement:
         blocks = size if collective in SPLITS_INPUT | SPLITS_OUTPUT else 1
         self.count = max(1, nbytes // 4 // blocks)
         self.bytes = self.count * blocks * 4
-        self.out = zeros(torch, self.count * (size if collective in SPLITS_OUTPUT else 1))
+        large = self.bytes >= LARGE_PAGE
+        self.out = zeros(torch, self.count * (size if collective in SPLITS_OUTPUT else 1), large)
         self.data = self.out
         if collective not in IN_PLACE:
-            self.data = zeros(torch, self.count * (size if collective in SPLITS_INPUT else 1))
+            self.data = zeros(torch, self.count * (size if collective in SPLITS_INPUT else 1), large)
         self.pattern = self.input_of(rank)
         self.call = call_of(dist, collective, self.data, self.out, rank, size)
 

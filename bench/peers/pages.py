@@ -17,7 +17,7 @@ OF_RATIOS = ("A ratio is the median of the ratios within each round; in parenthe
              f"Where 1 lies between these, the rounds disagree about which library is faster. Ratios above {MOST} are not shown.")
 OF_TUTTI = ("Calls of Tutti promise to be waited for (`CallOptions::caller_drives`), as a blocking call of MPI does and "
             "Tutti's own calls do not by default.")
-LARGE_PAGES = "Buffers of 2 MB and more lie on pages of 2 MB, whichever library they are for, where the kernel has such pages."
+LARGE_PAGES = "In rows of 2 MB and more all buffers lie on pages of 2 MB, whichever library they are for, where the kernel has such pages."
 SMALL_PAGES = ("Tutti's buffers in the arena lie on pages of 2 MB, for which Tutti asks the kernel; those in ordinary memory, and "
                "those of the other libraries, lie on pages of 4 KB, though a program could ask for large ones.")
 SOME_LARGE_PAGES = (f"{LARGE_PAGES} Rows of the other libraries without `large_pages` are older: their buffers, and Tutti's in "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,61 +19,83 @@ namespace {
 constexpr std::int64_t kAlignment = 4096;
 constexpr std::int64_t kLargePage = 2 << 20;
 
-std::int64_t Aligned(std::int64_t bytes) { return RoundUp(bytes, kAlignment); }
-
-// Ordinary memory, never touched: where it is large, on large pages if the kernel has them, because the arena's memory
-// is on such pages, too, and only what peers can do with the memory is to differ. nullptr where there is none.
-std::byte* AllocatePrivate(std::int64_t bytes) {
-  const std::int64_t alignment = bytes >= kLargePage ? kLargePage : kAlignment;
-  const auto whole = static_cast<std::size_t>(RoundUp(bytes, alignment));
-  void* const memory = std::aligned_alloc(static_cast<std::size_t>(alignment), whole);
-  if (memory != nullptr && alignment == kLargePage) (void)::madvise(memory, whole, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(memory);
-}
-
 }  // namespace
 
 void BenchMemory::Free::operator()(void* memory) const { std::free(memory); }
 
+BenchMemory::Block BenchMemory::BlockFor(const Traffic& largest, std::int64_t most) {
+  const auto aligned = [&](std::int64_t elements) {
+    return RoundUp(std::min(elements * SizeOf(largest.spec.dtype), most), kAlignment);
+  };
+  Block block;
+  if (largest.spec.in_place) {
+    block.bytes = aligned(largest.in_place_count());
+  } else {
+    block.second = aligned(largest.input_count());
+    block.bytes = block.second + aligned(largest.output_count());
+  }
+  block.bytes = std::max(block.bytes, kAlignment);
+  return block;
+}
+
+absl::StatusOr<BenchMemory::Private> BenchMemory::GivePrivate(Block& block, bool on_large_pages) {
+  const std::int64_t alignment = on_large_pages ? kLargePage : kAlignment;
+  const auto whole = static_cast<std::size_t>(RoundUp(block.bytes, alignment));
+  block.start = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(alignment), whole));
+  if (block.start == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", block.bytes, " bytes"));
+  }
+  if (on_large_pages) (void)::madvise(block.start, whole, MADV_HUGEPAGE);
+  return Private(block.start);
+}
+
+absl::Status BenchMemory::Clear(const Block& block) {
+  if (block.start == nullptr) return absl::OkStatus();
+  return Write(block.start, block.bytes,
+               [&](std::byte* here) { std::memset(here, 0, static_cast<std::size_t>(block.bytes)); });
+}
+
 absl::StatusOr<BenchMemory> BenchMemory::Allocate(Communicator& communicator, const BenchOptions& options,
                                                   const Traffic& largest) {
-  const std::int64_t element = SizeOf(largest.spec.dtype);
   BenchMemory memory;
-  std::int64_t bytes = 0;
-  if (largest.spec.in_place) {
-    bytes = Aligned(largest.in_place_count() * element);
-  } else {
-    memory.second_ = Aligned(largest.input_count() * element);
-    bytes = memory.second_ + Aligned(largest.output_count() * element);
-  }
-  bytes = std::max(bytes, kAlignment);
+  memory.block_ = BlockFor(largest, std::numeric_limits<std::int64_t>::max());
   memory.on_device_ = options.on_device();
   if (memory.on_device_ || options.buffers == "arena") {
-    absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes, options.memory_kind());
+    absl::StatusOr<Buffer> buffer = communicator.Allocate(memory.block_.bytes, options.memory_kind());
     if (!buffer.ok()) return buffer.status();
     memory.buffer_ = *std::move(buffer);
-    memory.start_ = memory.buffer_.data();
+    memory.block_.start = memory.buffer_.data();
   } else {
-    memory.private_.reset(AllocatePrivate(bytes));
-    if (memory.private_ == nullptr)
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-    memory.start_ = memory.private_.get();
+    const bool on_large_pages = largest.bytes() >= kLargePage;
+    absl::StatusOr<Private> owner = GivePrivate(memory.block_, on_large_pages);
+    if (!owner.ok()) return owner.status();
+    memory.private_ = *std::move(owner);
+    if (on_large_pages && options.min_bytes < kLargePage) {
+      memory.short_block_ = BlockFor(largest, kLargePage);
+      owner = GivePrivate(memory.short_block_, /*on_large_pages=*/false);
+      if (!owner.ok()) return owner.status();
+      memory.on_small_pages_ = *std::move(owner);
+    }
   }
-  // Takes the page faults now, not in the first call.
-  absl::Status cleared = memory.Write(
-      memory.start_, bytes, [bytes](std::byte* here) { std::memset(here, 0, static_cast<std::size_t>(bytes)); });
-  if (!cleared.ok()) return cleared;
+  if (absl::Status cleared = memory.Clear(memory.block_); !cleared.ok()) return cleared;
+  if (absl::Status cleared = memory.Clear(memory.short_block_); !cleared.ok()) return cleared;
   return memory;
 }
 
+const BenchMemory::Block& BenchMemory::BlockOf(const Traffic& traffic) const {
+  return short_block_.start != nullptr && traffic.bytes() < kLargePage ? short_block_ : block_;
+}
+
 std::byte* BenchMemory::input(const Traffic& traffic) const {
-  if (traffic.input_count() == 0) return start_;  // and not the end, which is memory of nobody knows which kind
-  return start_ + (traffic.spec.in_place ? traffic.in_place_input() * SizeOf(traffic.spec.dtype) : 0);
+  std::byte* const start = BlockOf(traffic).start;
+  if (traffic.input_count() == 0) return start;  // and not the end, which is memory of nobody knows which kind
+  return start + (traffic.spec.in_place ? traffic.in_place_input() * SizeOf(traffic.spec.dtype) : 0);
 }
 
 std::byte* BenchMemory::output(const Traffic& traffic) const {
-  if (traffic.output_count() == 0) return start_;
-  return start_ + (traffic.spec.in_place ? traffic.in_place_output() * SizeOf(traffic.spec.dtype) : second_);
+  const Block& block = BlockOf(traffic);
+  if (traffic.output_count() == 0) return block.start;
+  return block.start + (traffic.spec.in_place ? traffic.in_place_output() * SizeOf(traffic.spec.dtype) : block.second);
 }
 
 absl::Status BenchMemory::Write(std::byte* to, std::int64_t bytes, const std::function<void(std::byte*)>& write) {

@@ -1,4 +1,7 @@
-// The buffers of a benchmark: as large as its largest call, in the arena, in ordinary memory or on a GPU.
+// The buffers of a benchmark: as large as its largest call, in the arena, in ordinary memory or on a GPU. Those in
+// ordinary memory are on large pages, if the kernel has them, in calls whose Traffic::bytes is that of a large page or
+// more, as are those of the other libraries (bench/peers/mpi_collectives.c): only what peers can do with the memory is
+// to differ.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_MEMORY_H_
 #define TUTTI_BINDINGS_CLI_BENCH_MEMORY_H_
 
@@ -35,11 +38,27 @@ class BenchMemory {
   struct Free {
     void operator()(void* memory) const;
   };
+  using Private = std::unique_ptr<std::byte, Free>;
+  struct Block {
+    std::byte* start = nullptr;  // null: there is no such block
+    std::int64_t second = 0;     // bytes from the start to the output of calls that are not in place
+    std::int64_t bytes = 0;
+  };
+
+  // A block without memory for calls of `largest`, of whose buffers no more than `most` bytes each are used.
+  static Block BlockFor(const Traffic& largest, std::int64_t most);
+  // Gives `block` ordinary memory, and returns its owner.
+  static absl::StatusOr<Private> GivePrivate(Block& block, bool on_large_pages);
+  // The block in which the buffers of the call lie.
+  const Block& BlockOf(const Traffic& traffic) const;
+  // Takes the page faults of `block` now, not in the first call.
+  absl::Status Clear(const Block& block);
 
   Buffer buffer_;
-  std::unique_ptr<std::byte, Free> private_;
-  std::byte* start_ = nullptr;
-  std::int64_t second_ = 0;  // bytes from the start to the output of calls that are not in place
+  Private private_;
+  Private on_small_pages_;
+  Block block_;
+  Block short_block_;  // for calls of less than a large page, where others have large pages
   bool on_device_ = false;
   std::vector<std::byte> staging_;  // what the host writes and reads of the memory of a GPU
 };

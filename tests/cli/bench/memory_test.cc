@@ -44,5 +44,22 @@ TEST(BenchMemoryTest, LargeBuffersInOrdinaryMemoryAreForLargePages) {
   });
 }
 
+// The size of the call decides, and neither that of the rank's own buffers nor that of the largest call.
+TEST(BenchMemoryTest, TheSizeOfACallDecidesWhichPagesItHas) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "a kernel without large pages";
+  RunWorld(1, [](Communicator& world) {
+    BenchOptions options;
+    options.buffers = "private";
+    options.min_bytes = 4;
+    const auto traffic_of = [](std::int64_t bytes) {
+      return MakeBenchTraffic("gather", {.in_place = false}, bytes, /*rank=*/1, /*size=*/8).value();
+    };
+    const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(world, options, traffic_of(4 << 20));
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    EXPECT_TRUE(IsForLargePages(memory->input(traffic_of(4 << 20)))) << "a block of 512 KB";
+    EXPECT_FALSE(IsForLargePages(memory->input(traffic_of(1 << 20))));
+  });
+}
+
 }  // namespace
 }  // namespace tutti::cli
