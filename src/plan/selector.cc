@@ -170,8 +170,9 @@ constexpr std::int64_t kMinBytesOfProcess = 32 << 10;
 // The same where ranks outnumber the processors of their node: no processor then waits for another rank's copies, and
 // what a read costs beside its copy, in the kernel, is time that another rank does not have.
 constexpr std::int64_t kMinBytesWhereCrowded = 1 << 20;
-// The most ranks of a broadcast that reads the process of the root. Through scratch the root copies its buffer once,
-// and the others read at twice the speed: that takes longer where few read, and less processor time where many do.
+// The most ranks of a broadcast that reads the process of the root, where each rank has a processor. Through scratch
+// the root copies its buffer once, and the others read at twice the speed: that takes longer where few read, and less
+// processor time where many do.
 constexpr int kMostRanksOfReadBroadcast = 4;
 
 using BeginningOfPlans = StepId(const Plan& mapped, const Plan& other);
@@ -237,9 +238,9 @@ absl::StatusOr<const Schedule*> FastestReader(const Schedule& chosen, const std:
 bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options) {
   if (!schedule.only_copies_from_peers || !options.reads_processes || !options.all_mapped()) return false;
   if (size == 1 || Reduces(spec.collective)) return false;
-  if (spec.collective == Collective::kBroadcast && size > kMostRanksOfReadBroadcast) return false;
   const int processors = options.model().cores_per_node;
   const bool is_crowded = processors > 0 && size > processors;
+  if (spec.collective == Collective::kBroadcast && (is_crowded || size > kMostRanksOfReadBroadcast)) return false;
   if (spec.collective == Collective::kAllToAllV) return !is_crowded;
   // In a scatter each rank reads little, and the root is the only one that would copy to scratch.
   const bool takes_more = is_crowded && spec.collective != Collective::kScatter;
