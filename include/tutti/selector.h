@@ -39,9 +39,8 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 
 // Whether a call by `schedule` whose buffers lie in memory that peers cannot map reads these where they lie: the
 // collective reduces nothing, the schedule only copies from peers, whose processes can be read, and 32 KiB or more at
-// once; where ranks outnumber the processors of the node, 1 MiB, but for a scatter. The lengths of an all_to_all_v,
-// which no rank knows, do not count: it reads where ranks have enough processors, and so does a broadcast of up to 4
-// ranks.
+// once; where ranks outnumber the processors of the node, 1 MiB, but for a scatter, and no broadcast. The lengths of an
+// all_to_all_v, which no rank knows, do not count. A broadcast of more than 4 ranks reads none.
 bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options);
 
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the same call with

@@ -241,7 +241,7 @@ bool ReadsProcesses(const Schedule& schedule, const CollectiveSpec& spec, int si
   const int processors = options.model().cores_per_node;
   const bool is_crowded = processors > 0 && size > processors;
   if (spec.collective == Collective::kBroadcast && (is_crowded || size > kMostRanksOfReadBroadcast)) return false;
-  if (spec.collective == Collective::kAllToAllV) return !is_crowded;
+  if (spec.collective == Collective::kAllToAllV) return true;
   // In a scatter each rank reads little, and the root is the only one that would copy to scratch.
   const bool takes_more = is_crowded && spec.collective != Collective::kScatter;
   return spec.count >= (takes_more ? kMinBytesWhereCrowded : kMinBytesOfProcess) / SizeOf(spec.dtype);
