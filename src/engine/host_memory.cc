@@ -85,6 +85,8 @@ absl::Status HostMemory::PlaceBuffers(const void* in, void* out, void* state, st
   if (!program_.shares_io) return absl::OkStatus();
   const Plan& plan = program_.plan;
   if (program_.for_private_buffers != nullptr) {
+    staging_in_ = Buffer();  // of other buffers, in an earlier run of the call
+    staging_out_ = Buffer();
     private_buffers_ = (plan.in_bytes > 0 && !arena_.Contains(in)) || (plan.out_bytes > 0 && !arena_.Contains(out));
     if (!private_buffers_) return absl::OkStatus();
     return program_.for_private_buffers->reads_processes ? PlaceForReaders(bases) : MakeRoomForPrivateBuffers();
@@ -100,8 +102,6 @@ absl::Status HostMemory::PlaceForReaders(std::vector<std::byte*>& bases) {
   const void* const memory = has_in ? in_ : out_;
   const std::int64_t bytes = has_in ? plan.in_bytes : plan.out_bytes;
   Buffer& staging = has_in ? staging_in_ : staging_out_;
-  staging_in_ = Buffer();
-  staging_out_ = Buffer();
   const bool keeps_all = plan.spec.collective == Collective::kGather && plan.rank == plan.spec.root;
   const bool is_read = !keeps_all && InputCount(plan.spec, plan.rank, plan.size) > 0;
   if (!is_read || arena_.Contains(memory) || transport_.ShowsToPeers(memory, bytes)) return absl::OkStatus();
