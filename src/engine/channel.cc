@@ -208,7 +208,7 @@ void Channel::Signal(Run& run) {
     std::int64_t in = offset_of(first);
     std::int64_t out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
     if (run.private_buffers) {
-      // What has been withdrawn from the arena is at its address, too, but peers see other bytes in the region.
+      // Memory that has been withdrawn from the arena is still at its address, but peers see other bytes in the region.
       const std::byte* const base = run.bases[static_cast<std::size_t>(first)];
       const bool in_process = !run.in_process.empty() && !arena_->Contains(base);
       if (in_process) in = Announcement::PlaceInProcess(base);

@@ -119,7 +119,7 @@ absl::Status HostRun::Branch() {
     const std::byte* const before = bases[static_cast<std::size_t>(Space::kScratch)];
     SetScratch();
     std::byte* const scratch = bases[static_cast<std::size_t>(Space::kScratch)];
-    // What the shared beginning has written to scratch moves along: later steps may read it.
+    // The bytes that the shared beginning has written to scratch move along: later steps may read them.
     if (before != scratch) std::memcpy(scratch, before, static_cast<std::size_t>(program.plan.scratch_bytes));
     channel.GoOver(*this);
     current = other;

@@ -167,8 +167,8 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 
 // The least bytes that a rank reads from the process of a peer at once: fewer pass through scratch in less time.
 constexpr std::int64_t kMinBytesOfProcess = 32 << 10;
-// The same where ranks outnumber the processors of their node: no processor then waits for another rank's copies, and
-// what a read costs beside its copy, in the kernel, is time that another rank does not have.
+// The least such bytes where ranks outnumber the processors of their node: no processor then waits for another rank's
+// copies, and what a read costs beside its copy, in the kernel, is time that another rank does not have.
 constexpr std::int64_t kMinBytesWhereCrowded = 1 << 20;
 // The most ranks of a broadcast that reads the process of the root, where each rank has a processor. Through scratch
 // the root copies its buffer once, and the others read at twice the speed: that takes longer where few read, and less

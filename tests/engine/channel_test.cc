@@ -184,7 +184,7 @@ TEST_F(ChannelTest, PrivateBuffersAreFoundInTheProcessOfThePeer) {
     EXPECT_TRUE(run.in_process[0]);
     EXPECT_EQ(static_cast<const void*>(run.bases[BaseOf(Space::kIn, 0)]), ins[i]);
 
-    // What a peer tells is checked here, too.
+    // The place that a peer tells is checked here, too.
     Announcement& told = world_.ranks[0].control->halves[i][1];
     told.in = std::numeric_limits<std::int64_t>::min();
     EXPECT_EQ(channel(1).FindBuffersOfPeers(run).code(), absl::StatusCode::kDataLoss);

@@ -18,9 +18,12 @@ void Compute() {
   }
 }
 
-// Runs `body` in a thread once its times are taken, and looks at the times while that thread still lives.
-template <typename Body, typename Look>
-void LookAtThread(Body body, Look look) {
+void Rest(const ThreadTime& /*time*/) { absl::SleepFor(absl::Milliseconds(1)); }
+
+// Runs `body` in a thread once its times are taken, does `meanwhile` again and again, and looks at the times when
+// `body` has ended and that thread still lives.
+template <typename Body, typename Look, typename Meanwhile = void (*)(const ThreadTime&)>
+void LookAtThread(Body body, Look look, Meanwhile meanwhile = Rest) {
   ThreadTime time;
   std::latch started(1);
   std::atomic<bool> done{false};
@@ -33,7 +36,7 @@ void LookAtThread(Body body, Look look) {
   });
   time.Start(thread.native_handle());
   started.count_down();
-  while (!done) absl::SleepFor(absl::Milliseconds(1));
+  while (!done) meanwhile(time);
   look(time);
   seen = true;
   thread.join();
@@ -90,31 +93,22 @@ TEST(ThreadTimeTest, AWaitUnderWayIsSeenUpToNow) {
 // between them.
 TEST(ThreadTimeTest, NoMoreIsWaitedThanUsedBetweenTwoLooks) {
   constexpr int kWaits = 20'000;
-  ThreadTime time;
-  std::latch started(1);
-  std::atomic<bool> done{false};
-  std::atomic<bool> seen{false};
-  std::thread thread([&] {
-    started.wait();
-    for (int i = 0; i < kWaits; ++i) {
-      time.BeginWait();
-      if (i % 64 == 0) absl::SleepFor(absl::Microseconds(1));
-      time.EndWait();
-    }
-    done = true;
-    while (!seen) absl::SleepFor(absl::Milliseconds(1));
-  });
-  time.Start(thread.native_handle());
-  started.count_down();
   ThreadTime::Processor last;
   int too_much = 0;
-  while (!done) {
+  const auto compare = [&](const ThreadTime& time) {
     const ThreadTime::Processor now = time.processor();
     if (now.waiting - last.waiting > now.used - last.used || now.waiting < last.waiting) ++too_much;
     last = now;
-  }
-  seen = true;
-  thread.join();
+  };
+  LookAtThread(
+      [](ThreadTime& time) {
+        for (int i = 0; i < kWaits; ++i) {
+          time.BeginWait();
+          if (i % 64 == 0) absl::SleepFor(absl::Microseconds(1));
+          time.EndWait();
+        }
+      },
+      compare, compare);
   EXPECT_EQ(too_much, 0);
 }
 

@@ -67,12 +67,18 @@ ssize_t ProcessMemory::ReadByWayOf(pid_t thread, void* to, std::uint64_t place, 
   };
   const iovec here[] = {{found.data(), found.size()}, {to, bytes}};
   const iovec there[] = {{in_process(nonce_at_), found.size()}, {in_process(place), bytes}};
-  const ssize_t copied = process_vm_readv(thread, here, 2, there, 2, 0) - static_cast<ssize_t>(found.size());
-  const bool failed = copied == -1 - static_cast<ssize_t>(found.size());
-  if (!failed && (copied < 0 || !Equal(found, nonce_))) errno = ESRCH;
-  if (!failed && copied == 0 && bytes > 0) errno = EFAULT;
-  const bool is_good = !failed && Equal(found, nonce_) && (copied > 0 || (copied == 0 && bytes == 0));
-  return is_good ? copied : -1;
+  const ssize_t all = process_vm_readv(thread, here, 2, there, 2, 0);
+  if (all < 0) return -1;
+  const ssize_t copied = all - static_cast<ssize_t>(found.size());
+  if (copied < 0 || !Equal(found, nonce_)) {
+    errno = ESRCH;
+    return -1;
+  }
+  if (copied == 0 && bytes > 0) {
+    errno = EFAULT;
+    return -1;
+  }
+  return copied;
 }
 
 ssize_t ProcessMemory::ReadSome(void* to, std::uint64_t place, std::size_t bytes) {
