@@ -121,8 +121,8 @@ struct Program {
   // over to that program when buffers of some rank lie where peers cannot map them. Null: such buffers are staged
   // whole.
   std::shared_ptr<const Program> for_private_buffers;
-  // Of a program for private buffers: ranks do no more in the memory of their peers than copy from it, and read what
-  // they cannot map from the process of the peer (Endpoint::ReadProcess).
+  // Ranks do no more in the memory of their peers than copy from it, and read buffers that they cannot map from the
+  // process of the peer (Endpoint::ReadProcess). True for programs for private buffers alone.
   bool reads_processes = false;
   // The number of steps with which both programs begin; once they are complete, a rank knows whether any rank's buffers
   // are private (see SharedBeginning). 0 without for_private_buffers.

@@ -85,8 +85,8 @@ class ThreadTime {
   // The one of two processor times that does not grow now: outside a wait, that of all waits; within a wait, the
   // complement (~) of the time outside waits. One word, so that other threads read both times of one moment.
   std::atomic<std::int64_t> resting_{0};
-  // What `processor` has told. The clock and resting_ cannot be read at once, nor can the thread change resting_ at the
-  // time of its clock that resting_ then holds, so that readings are off by up to a microsecond.
+  // The times that `processor` has told. The clock and resting_ cannot be read at once, nor can the thread change
+  // resting_ at the time of its clock that resting_ then holds, so that readings are off by up to a microsecond.
   mutable std::atomic<std::int64_t> told_waiting_{0};
   mutable std::atomic<std::int64_t> told_working_{0};
 };

@@ -13,8 +13,9 @@ namespace tutti {
 // - `mapped` sends no messages.
 StepId SharedBeginning(const Plan& mapped, const Plan& staged);
 
-// The same for a plan that only copies from peers (Schedule::only_copies_from_peers), in place of a staged one: scratch
-// then stays where it is, so `reader` must need no more of it than `mapped`, and need not wait again.
+// The number of such steps where a plan that only copies from peers (Schedule::only_copies_from_peers) takes the place
+// of a staged one. Scratch then stays where it is, so `reader` must need no more of it than `mapped`, and need not wait
+// again.
 StepId SharedBeginningOfReader(const Plan& mapped, const Plan& reader);
 
 }  // namespace tutti

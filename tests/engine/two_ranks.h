@@ -166,7 +166,8 @@ class TwoRanks {
     return Call::Create(Compile(*std::move(plan)), *ranks[rank].channel);
   }
 
-  // The same call, by a plan that only copies from peers and serves private buffers, too, which the peers read.
+  // A call as NewCall makes it, by a plan that only copies from peers and serves private buffers, too, which the peers
+  // read.
   Call* NewReadingCall(Rank rank, const CollectiveSpec& spec, absl::string_view schedule) {
     const absl::StatusOr<Plan> plan =
         BuildPlan(**FindSchedule(spec.collective, schedule), spec, rank, 2, {.peers_mapped = true});

@@ -38,8 +38,8 @@ class ProcessMemory {
   // Copies some of the bytes, at least one if there are any, and returns how many; -1, and errno, where none can be
   // copied.
   ssize_t ReadSome(void* to, std::uint64_t place, std::size_t bytes);
-  // The same by way of `thread`, which may be none of the process any more: the nonce, which is read along, proves that
-  // it is. ESRCH otherwise.
+  // Does what ReadSome does, by way of `thread`. The thread may belong to the process no longer: the nonce, which is
+  // read along, proves that it does, and otherwise errno is ESRCH.
   ssize_t ReadByWayOf(pid_t thread, void* to, std::uint64_t place, std::size_t bytes) const;
 
   pid_t process_ = 0;
