@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "kernels/read_ahead.h"
@@ -17,37 +18,44 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The minimum, maximum and largest magnitude per lane (as bits: NaN and infinity are the largest) of the values seen.
+// The lanes in which `a` or `b` is NaN.
 template <class D>
-class LaneRange {
- public:
-  HWY_INLINE LaneRange(D d, hn::Vec<D> first) : min_(first), max_(first), magnitude_(Magnitude(d, first)) {}
+HWY_INLINE hn::Mask<D> IsEitherNaN(D, hn::Vec<D> a, hn::Vec<D> b) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (sizeof(a) == 32) return hn::Mask<D>{_mm256_cmp_ps(a.raw, b.raw, _CMP_UNORD_Q)};
+#endif
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(a) == 64) return hn::Mask<D>{_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_UNORD_Q)};
+#endif
+  return hn::Or(hn::IsNaN(a), hn::IsNaN(b));
+}
 
-  HWY_INLINE void Add(D d, hn::Vec<D> v) {
-    min_ = hn::Min(min_, v);
-    max_ = hn::Max(max_, v);
-    magnitude_ = hn::Max(magnitude_, Magnitude(d, v));
+// The minimum and maximum per lane of the values seen that are not NaN.
+template <class D>
+struct Extremes {
+  explicit HWY_INLINE Extremes(hn::Vec<D> first) : min(first), max(first) {}
+
+  HWY_INLINE void Add(hn::Vec<D> v) {
+    min = hn::Min(min, v);
+    max = hn::Max(max, v);
   }
-  HWY_INLINE void Add(const LaneRange& other) {
-    min_ = hn::Min(min_, other.min_);
-    max_ = hn::Max(max_, other.max_);
-    magnitude_ = hn::Max(magnitude_, other.magnitude_);
-  }
-  HWY_INLINE FiniteRange Combined(D d) const {
-    const bool finite = hn::GetLane(hn::MaxOfLanes(DI(), magnitude_)) < 0x7F800000;
-    return {finite, hn::GetLane(hn::MinOfLanes(d, min_)), hn::GetLane(hn::MaxOfLanes(d, max_))};
+  HWY_INLINE void Add(const Extremes& other) {
+    min = hn::Min(min, other.min);
+    max = hn::Max(max, other.max);
   }
 
- private:
-  using DI = hn::RebindToSigned<D>;
-  static HWY_INLINE hn::Vec<DI> Magnitude(D, hn::Vec<D> v) {
-    return hn::And(hn::BitCast(DI(), v), hn::Set(DI(), 0x7FFFFFFF));
-  }
-
-  hn::Vec<D> min_;
-  hn::Vec<D> max_;
-  hn::Vec<DI> magnitude_;
+  hn::Vec<D> min;
+  hn::Vec<D> max;
 };
+
+// `has_nan`: the lanes in which a value was NaN. Infinite values are seen in the extremes.
+template <class D>
+HWY_INLINE FiniteRange Combined(D d, const Extremes<D>& extremes, hn::Mask<D> has_nan) {
+  const float min = hn::GetLane(hn::MinOfLanes(d, extremes.min));
+  const float max = hn::GetLane(hn::MaxOfLanes(d, extremes.max));
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  return {hn::AllFalse(d, has_nan) && min >= -kLargest && max <= kLargest, min, max};
+}
 
 // Loads a vector into a register. g++ would otherwise load the vector again for each of the operations on it, and each
 // load would wait for the memory by itself.
@@ -60,27 +68,37 @@ HWY_INLINE hn::Vec<D> LoadOnce(D d, const float* from) {
   return v;
 }
 
+// The range of values that are taken four vectors at a time.
 template <class D>
-struct FourRanges {
+class FourRanges {
+ public:
   HWY_INLINE FourRanges(D d, const float* values)
-      : range0(d, LoadOnce(d, values)),
-        range1(d, LoadOnce(d, values + hn::Lanes(d))),
-        range2(d, LoadOnce(d, values + 2 * hn::Lanes(d))),
-        range3(d, LoadOnce(d, values + 3 * hn::Lanes(d))) {}
+      : range0_(LoadOnce(d, values)),
+        range1_(LoadOnce(d, values + hn::Lanes(d))),
+        range2_(LoadOnce(d, values + 2 * hn::Lanes(d))),
+        range3_(LoadOnce(d, values + 3 * hn::Lanes(d))),
+        has_nan_(hn::MaskFromVec(hn::Zero(d))) {}
   HWY_INLINE void Add(D d, const float* values) {
-    range0.Add(d, LoadOnce(d, values));
-    range1.Add(d, LoadOnce(d, values + hn::Lanes(d)));
-    range2.Add(d, LoadOnce(d, values + 2 * hn::Lanes(d)));
-    range3.Add(d, LoadOnce(d, values + 3 * hn::Lanes(d)));
+    const auto v0 = LoadOnce(d, values);
+    const auto v1 = LoadOnce(d, values + hn::Lanes(d));
+    const auto v2 = LoadOnce(d, values + 2 * hn::Lanes(d));
+    const auto v3 = LoadOnce(d, values + 3 * hn::Lanes(d));
+    range0_.Add(v0);
+    range1_.Add(v1);
+    range2_.Add(v2);
+    range3_.Add(v3);
+    has_nan_ = hn::Or(has_nan_, hn::Or(IsEitherNaN(d, v0, v1), IsEitherNaN(d, v2, v3)));
   }
-  HWY_INLINE FiniteRange Combined(D d) {
-    range0.Add(range1);
-    range2.Add(range3);
-    range0.Add(range2);
-    return range0.Combined(d);
+  HWY_INLINE FiniteRange Result(D d) {
+    range0_.Add(range1_);
+    range2_.Add(range3_);
+    range0_.Add(range2_);
+    return Combined(d, range0_, has_nan_);
   }
 
-  LaneRange<D> range0, range1, range2, range3;
+ private:
+  Extremes<D> range0_, range1_, range2_, range3_;
+  hn::Mask<D> has_nan_;
 };
 
 // The range of values[0, count), count ≥ 1. `ahead` prefetches the first half of each stride; the second is left to
@@ -91,9 +109,14 @@ HWY_INLINE FiniteRange RangeOf(const float* values, std::size_t count, const Ahe
   const std::size_t four = 4 * hn::Lanes(d);
   if (count < kStride) {
     const hn::CappedTag<float, 1> one;
-    LaneRange<hn::CappedTag<float, 1>> range(one, hn::LoadU(one, values));
-    for (std::size_t i = 1; i < count; ++i) range.Add(one, hn::LoadU(one, values + i));
-    return range.Combined(one);
+    Extremes<hn::CappedTag<float, 1>> extremes(hn::LoadU(one, values));
+    auto has_nan = hn::IsNaN(extremes.min);
+    for (std::size_t i = 1; i < count; ++i) {
+      const auto v = hn::LoadU(one, values + i);
+      extremes.Add(v);
+      has_nan = hn::Or(has_nan, hn::IsNaN(v));
+    }
+    return Combined(one, extremes, has_nan);
   }
   FourRanges<hn::CappedTag<float, 16>> ranges(d, values);
   std::size_t i = 0;
@@ -105,7 +128,7 @@ HWY_INLINE FiniteRange RangeOf(const float* values, std::size_t count, const Ahe
   if (i < count) {
     for (std::size_t k = 0; k < kStride; k += four) ranges.Add(d, values + count - kStride + k);
   }
-  return ranges.Combined(d);
+  return ranges.Result(d);
 }
 
 }  // namespace tutti::kernels::HWY_NAMESPACE

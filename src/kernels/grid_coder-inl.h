@@ -7,6 +7,7 @@
 #define TUTTI_KERNELS_GRID_CODER_INL_H_
 #endif
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -73,64 +74,77 @@ class PlainDivider {
   const float step_;
 };
 
-// The levels of values, limited to those of a grid, and their codes.
-template <class Divider>
-class LimitedLevels {
+// How levels become codes: code of level 0 added, rounded to an integer, and limited to the codes of a grid. Levels
+// need not be those of the grid, only far from the largest integers.
+class LevelCoder {
  public:
-  explicit LimitedLevels(const Grid& grid)
-      : divider_(grid), lowest_(grid.lowest), highest_(grid.highest), rounder_(kRoundToInteger + grid.zero) {}
+  explicit LevelCoder(const Grid& grid)
+      : rounder_(kRoundToInteger + grid.zero),
+        lowest_(static_cast<std::uint8_t>(grid.lowest + grid.zero)),
+        highest_(static_cast<std::uint8_t>(grid.highest + grid.zero)) {}
 
   template <class D>
-  HWY_INLINE hn::Vec<D> LevelOf(D d, hn::Vec<D> value) const {
-    return hn::Min(hn::Max(divider_.LevelOf(d, value), hn::Set(d, lowest_)), hn::Set(d, highest_));
+  HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Round(D d, hn::Vec<D> level) const {
+    const hn::RebindToSigned<D> di32;
+    constexpr auto kZero = std::bit_cast<std::int32_t>(kRoundToInteger);
+    return hn::Sub(hn::BitCast(di32, hn::Add(level, hn::Set(d, rounder_))), hn::Set(di32, kZero));
   }
-  // The code of a level is in the low byte of its lane.
-  template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> CodeOf(D d, hn::Vec<D> level) const {
-    return hn::BitCast(hn::RebindToUnsigned<D>(), hn::Add(level, hn::Set(d, rounder_)));
+  template <class DU8>
+  HWY_INLINE hn::Vec<DU8> Limit(DU8 d, hn::Vec<DU8> codes) const {
+    return hn::Min(hn::Max(codes, hn::Set(d, lowest_)), hn::Set(d, highest_));
   }
 
  private:
-  const Divider divider_;
-  const float lowest_;
-  const float highest_;
   const float rounder_;
+  const std::uint8_t lowest_;
+  const std::uint8_t highest_;
 };
 
+// An encoder gives integers for `value`, which are elements `index` … of the block. Their codes are the nearest numbers
+// of one byte, limited.
 class GridEncoder {
  public:
-  explicit GridEncoder(const Grid& grid) : levels_(grid) {}
+  explicit GridEncoder(const Grid& grid) : divider_(grid), coder_(grid) {}
 
-  // The codes of `value`, each in the low byte of its lane; the values are elements `index` … of the block.
   template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
-    return levels_.CodeOf(d, levels_.LevelOf(d, value));
+  HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
+    return coder_.Round(d, divider_.LevelOf(d, value));
+  }
+  template <class DU8>
+  HWY_INLINE hn::Vec<DU8> Limit(DU8 d, hn::Vec<DU8> codes) const {
+    return coder_.Limit(d, codes);
   }
 
  private:
 #if HWY_NATIVE_FMA
-  const LimitedLevels<StepDivider> levels_;
+  const StepDivider divider_;
 #else
-  const LimitedLevels<PlainDivider> levels_;
+  const PlainDivider divider_;
 #endif
+  const LevelCoder coder_;
 };
 
 // The encoder with stochastic rounding, which sometimes rounds even the smallest quotient up, and so divides.
 class RandomGridEncoder {
  public:
-  RandomGridEncoder(const Grid& grid, RandomStream random) : levels_(grid), random_(random) {}
+  RandomGridEncoder(const Grid& grid, RandomStream random) : divider_(grid), coder_(grid), random_(random) {}
 
   template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t index) const {
-    const auto level = levels_.LevelOf(d, value);
+  HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> value, std::size_t index) const {
+    const auto level = divider_.LevelOf(d, value);
     const auto below = hn::Floor(level);
     const auto unit = UnitsFromWords(d, RandomWords(hn::RebindToUnsigned<D>(), random_, index));
     const auto up = hn::IfThenElseZero(hn::Lt(unit, hn::Sub(level, below)), hn::Set(d, 1.0f));
-    return levels_.CodeOf(d, hn::Add(below, up));
+    return coder_.Round(d, hn::Add(below, up));
+  }
+  template <class DU8>
+  HWY_INLINE hn::Vec<DU8> Limit(DU8 d, hn::Vec<DU8> codes) const {
+    return coder_.Limit(d, codes);
   }
 
  private:
-  const LimitedLevels<PlainDivider> levels_;
+  const PlainDivider divider_;
+  const LevelCoder coder_;
   const RandomStream random_;
 };
 
@@ -147,7 +161,35 @@ struct GridDecoder {
 template <class D, class Coder>
 HWY_INLINE void EncodeVector(D d, const Coder& coder, const float* values, std::size_t index, std::uint8_t* codes) {
   const hn::Rebind<std::uint8_t, D> du8;
-  hn::StoreU(hn::TruncateTo(du8, coder.Encode(d, hn::LoadU(d, values), index)), du8, codes);
+  const auto integers = coder.Encode(d, hn::LoadU(d, values), index);
+  hn::StoreU(coder.Limit(du8, hn::DemoteTo(du8, integers)), du8, codes);
+}
+
+// Encodes four vectors.
+template <class D, class Coder>
+HWY_INLINE void EncodeFour(D d, const Coder& coder, const float* values, std::size_t index, std::uint8_t* codes) {
+  const std::size_t lanes = hn::Lanes(d);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  const hn::Repartition<std::uint8_t, D> du8;
+  const hn::Repartition<std::int16_t, D> di16;
+  const hn::RebindToSigned<D> di32;
+  const auto encode = [&](std::size_t k)
+                          HWY_ATTR { return coder.Encode(d, hn::LoadU(d, values + k * lanes), index + k * lanes); };
+  const auto low = hn::ReorderDemote2To(di16, encode(0), encode(1));
+  const auto high = hn::ReorderDemote2To(di16, encode(2), encode(3));
+  // Each 16 bytes now have four codes of each vector.
+#if HWY_TARGET == HWY_AVX2
+  const hn::Vec<hn::Repartition<std::uint8_t, D>> codes_by_four{_mm256_packus_epi16(low.raw, high.raw)};
+  HWY_ALIGN static constexpr std::int32_t kOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
+#else
+  const hn::Vec<hn::Repartition<std::uint8_t, D>> codes_by_four{_mm512_packus_epi16(low.raw, high.raw)};
+  HWY_ALIGN static constexpr std::int32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+#endif
+  const auto ordered = hn::TableLookupLanes(hn::BitCast(di32, codes_by_four), hn::SetTableIndices(di32, kOrder));
+  hn::StoreU(coder.Limit(du8, hn::BitCast(du8, ordered)), du8, codes);
+#else
+  for (std::size_t k = 0; k < 4 * lanes; k += lanes) EncodeVector(d, coder, values + k, index + k, codes + k);
+#endif
 }
 
 template <bool kAccumulate, class D, class Coder>
@@ -171,7 +213,7 @@ HWY_INLINE void EncodeAll(const Coder& coder, const float* values, std::size_t c
   std::size_t i = 0;
   for (; i + kStride <= count; i += kStride) {
     ahead.template At<kHalfStrideBytes>(values + i + kStride / 2);
-    for (std::size_t k = i; k < i + kStride; k += lanes) EncodeVector(d, coder, values + k, index + k, codes + k);
+    for (std::size_t k = i; k < i + kStride; k += 4 * lanes) EncodeFour(d, coder, values + k, index + k, codes + k);
   }
   for (; i + lanes <= count; i += lanes) EncodeVector(d, coder, values + i, index + i, codes + i);
   for (; i < count; ++i) EncodeVector(one, coder, values + i, index + i, codes + i);

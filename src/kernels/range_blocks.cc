@@ -65,7 +65,7 @@ HWY_INLINE void DecodeCodes(const Coder& coder, const std::uint8_t* code, std::s
 // Blocks whose levels are placed before any of the blocks is encoded, because to place levels takes many steps of which
 // each waits for the one before: those of several blocks overlap.
 constexpr std::size_t kMaxBlocks = 32;
-constexpr std::int64_t kCachedElements = 2048;  // stay in the cache between the two passes over them
+constexpr std::int64_t kCachedElements = 1024;  // stay in the cache between the two passes over them
 
 std::int64_t BlocksAtOnce(std::int64_t block) {
   return std::clamp<std::int64_t>(kCachedElements / block, 1, kMaxBlocks);
@@ -131,7 +131,7 @@ HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout,
 template <class Scheme>
 void EncodeValues(const Scheme& scheme, const MessageLayout& layout, const Rotation* rotation, const float* values,
                   std::uint8_t* message) {
-  const bool stays_in_cache = layout.block <= 2 * kCachedElements;
+  const bool stays_in_cache = layout.block <= 4 * kCachedElements;
   const std::size_t bytes = stays_in_cache ? static_cast<std::size_t>(layout.count) * sizeof(float) : 0;
   const ReadAhead<Access::kRead> ahead(values, bytes, kReadDistance);
   if constexpr (Scheme::kBits == 4) {

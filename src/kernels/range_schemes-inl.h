@@ -52,7 +52,7 @@ struct GridScheme {
 
 struct MinMaxCoder {
   template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
+  HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
     const hn::RebindToSigned<D> di32;
     const auto upper = hn::Set(d, levels.upper);
     const auto rounded = hn::Round(hn::Mul(value, hn::Set(d, levels.scale)));
@@ -60,7 +60,11 @@ struct MinMaxCoder {
     const auto level = hn::Sub(limited, hn::Set(d, levels.lower));
     const auto positive = hn::IfThenElseZero(hn::Gt(level, hn::Zero(d)), level);
     const auto clamped = hn::Min(positive, hn::Set(d, 255.0f));
-    return hn::BitCast(hn::RebindToUnsigned<D>(), hn::ConvertTo(di32, clamped));
+    return hn::ConvertTo(di32, clamped);
+  }
+  template <class DU8>
+  HWY_INLINE hn::Vec<DU8> Limit(DU8 /*d*/, hn::Vec<DU8> codes) const {
+    return codes;
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Decode(D d, hn::Vec<D> code) const {
