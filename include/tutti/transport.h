@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -56,9 +57,13 @@ class Endpoint {
   virtual bool reads_process() const { return false; }
   // Copies `bytes` bytes (≥ 1), which lie at `place` in the peer's process, to `to`; `reads_process` holds. False: they
   // could not be read, because the peer has ended, has no memory there or forbids it meanwhile, and `to` holds
-  // anything; unless the peer has said goodbye, Check then reports its loss. What is copied while the peer changes the
-  // memory is undefined. Takes as long as the copy.
-  virtual bool ReadProcess(void* /*to*/, std::uint64_t /*place*/, std::int64_t /*bytes*/) { return false; }
+  // anything; unless the peer has said goodbye, Check then reports its loss. Where `is_lent` says, after a copy that
+  // has failed, that the peer no longer lends the memory, a failure is no fault of a peer that lives, and not reported.
+  // What is copied while the peer changes the memory is undefined. Takes as long as the copy.
+  virtual bool ReadProcess(void* /*to*/, std::uint64_t /*place*/, std::int64_t /*bytes*/,
+                           absl::FunctionRef<bool()> /*is_lent*/) {
+    return false;
+  }
 
   // Ends the peer's Sleep, or its next one, as the peer's own Wake does; nothing happens where the peer's memory cannot
   // be mapped. For a rank that has written to mapped memory what a peer, asleep in its transport, waits for.

@@ -398,7 +398,9 @@ bool HostExecutor::CopyFromProcess(HostRun& run, StepId step) {
   const std::int64_t bytes = instruction.count * SizeOf(instruction.dst_type);
   Count(wire_bytes_, instruction.wire_bytes);
   Endpoint& endpoint = *run.channel.peer(peer).endpoint;
-  if (endpoint.ReadProcess(run.AddressOf(program.dsts(instruction)[0]), place, bytes)) return true;
+  // A peer that gives the call up tells it before it has its memory back: this rank may be late.
+  const auto is_lent = [&run] { return !run.channel.peer_failed(); };
+  if (endpoint.ReadProcess(run.AddressOf(program.dsts(instruction)[0]), place, bytes, is_lent)) return true;
   run.unread_ = peer;
   run.ready_.clear();
   return false;

@@ -63,7 +63,9 @@ absl::Status HostMemory::Place(const void* memory, std::int64_t bytes, Buffer& s
 
 absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases) {
   const bool same = in == in_ && out == out_ && state == bases[static_cast<std::size_t>(Space::kState)];
-  if (std::exchange(buffers_set_, false) && same && !arena_.has_withdrawn()) {
+  // Memory that peers cannot read may have come to an address from which they read in an earlier run.
+  const bool is_read = private_buffers_ && program_.for_private_buffers->reads_processes;
+  if (std::exchange(buffers_set_, false) && same && !is_read && !arena_.has_withdrawn()) {
     buffers_set_ = true;
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,9 +132,12 @@ TEST_P(PrivateBuffersTest, AreReadWhereTheyLieIfProcessesCanBeRead) {
 // A page that no other process may read, not even with the right to read this one.
 class SecretMemory {
  public:
-  explicit SecretMemory(std::size_t bytes) : bytes_(bytes), file_(static_cast<int>(::syscall(SYS_memfd_secret, 0))) {
+  // `place`: memory that is replaced; null: there is none.
+  explicit SecretMemory(std::size_t bytes, void* place = nullptr)
+      : bytes_(bytes), file_(static_cast<int>(::syscall(SYS_memfd_secret, 0))) {
     if (!file_.valid() || ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) return;
-    memory_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    const int fixed = place != nullptr ? MAP_FIXED : 0;
+    memory_ = mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, file_.get(), 0);
   }
   ~SecretMemory() {
     if (exists()) munmap(memory_, bytes_);
@@ -178,6 +182,35 @@ TEST_P(PrivateBuffersTest, ThatPeersCannotReadAreStaged) {
       EXPECT_EQ(comm.counters().staged_bytes - before, comm.rank() == 1 ? 0 : blocks * kCount * 4);
     }
     EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+// Memory that peers can read is asked about again where a call has the same address as the call before.
+TEST_P(PrivateBuffersTest, ThatPeersCannotReadAnyMoreAreStaged) {
+  constexpr std::int64_t kCount = 100'000;
+  RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
+    const std::size_t bytes = kCount * sizeof(float);
+    void* const place = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(place, MAP_FAILED);
+    auto* const in = static_cast<float*>(place);
+    std::vector<float> out(2 * kCount);
+    const CollectiveSpec spec{.collective = Collective::kAllGather, .count = kCount};
+    absl::StatusOr<BoundPlan> bound = comm.Bind(spec, {.in = in, .out = out.data()});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+    std::optional<SecretMemory> secret;
+    for (const int round : {0, 1, 2}) {
+      if (round == 1) secret.emplace(bytes, place);
+      if (round > 0 && !secret->exists()) GTEST_SKIP() << "this system has no memfd_secret";
+      const auto first = static_cast<float>(10 * round);
+      std::fill(in, in + kCount, first + static_cast<float>(comm.rank()));
+      for (const bool is_bound : {false, true}) {
+        std::fill(out.begin(), out.end(), -1.0f);
+        Work gathered = is_bound ? bound->Start() : comm.AllGather(in, out.data(), kCount, DType::kF32);
+        ASSERT_EQ(gathered.Wait(), absl::OkStatus()) << "round " << round << ", bound " << is_bound;
+        EXPECT_EQ(std::count(out.begin(), out.begin() + kCount, first), kCount);
+        EXPECT_EQ(std::count(out.begin() + kCount, out.end(), first + 1), kCount);
+      }
+    }
   });
 }
 

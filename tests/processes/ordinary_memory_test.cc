@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +16,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/harness/process_world.h"
+
+namespace tutti {
+namespace {
+
+// How late the next copy of a page or more from another process begins, in this process.
+std::atomic<int> late_ms = 0;
+
+}  // namespace
+}  // namespace tutti
+
+// In place of the system library's.
+extern "C" ssize_t process_vm_readv(pid_t process, const iovec* here, unsigned long here_count, const iovec* there,
+                                    unsigned long there_count, unsigned long flags) {
+  const bool is_long = here_count > 1 && here[1].iov_len >= 4096;
+  if (is_long) absl::SleepFor(absl::Milliseconds(tutti::late_ms.exchange(0)));
+  return syscall(SYS_process_vm_readv, process, here, here_count, there, there_count, flags);
+}
 
 namespace tutti {
 namespace {
@@ -109,6 +130,36 @@ TEST(OrdinaryMemoryTest, ThatIsNoneIsNamed) {
   if (first == "reads no process") GTEST_SKIP() << "this system lets no process read another";
   EXPECT_THAT(first, AllOf(StartsWith("UNAVAILABLE"), HasSubstr("rank 1"), HasSubstr("cannot read its memory")));
   EXPECT_THAT(world.NextLine(1), HasSubstr("cannot read its memory"));
+}
+
+// Rank 1 comes to its copy when rank 0 has given the call up, and its memory back. That ends the group of the call, and
+// nothing else.
+TEST(OrdinaryMemoryTest, ThatIsGivenBackAfterATimeoutCostsALateReaderItsCallAlone) {
+  ProcessWorld world(2, {.timeout = kLong}, [](Communicator& comm, const ProcessWorld::Report& report) {
+    if (!comm.plan_options().reads_processes) return report("reads no process");
+    const auto group = comm.Split(0, comm.rank());
+    constexpr std::int64_t kBytes = 1 << 20;
+    void* const buffer = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const absl::Status met = comm.Barrier().Wait();
+    if (!met.ok() || !group.ok() || buffer == MAP_FAILED) return report("no group");
+    CallOptions options;
+    if (comm.rank() == 0) options.timeout = absl::Milliseconds(200);
+    if (comm.rank() == 1) late_ms = 2000;
+    report((*group)->Broadcast(buffer, buffer, kBytes, DType::kU8, 0, options).Wait().ToString());
+    munmap(buffer, kBytes);
+    if (comm.rank() == 0) absl::SleepFor(absl::Seconds(2));  // the other rank reads meanwhile
+    for (int call = 0; call < 2; ++call) report(comm.Barrier().Wait().ToString());
+    report(comm.Split(0, comm.rank()).status().ToString());
+  });
+  const std::string first = world.NextLine(0);
+  if (first == "reads no process") GTEST_SKIP() << "this system lets no process read another";
+  EXPECT_THAT(first, AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("for rank 1")));
+  EXPECT_THAT(world.NextLine(1), AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("told by rank 0")));
+  for (const Rank rank : {0, 1}) {
+    for (const char* call : {"first barrier", "second barrier", "another group"}) {
+      EXPECT_EQ(world.NextLine(rank), "OK") << call << " of rank " << rank;
+    }
+  }
 }
 
 }  // namespace

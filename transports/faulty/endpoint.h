@@ -21,8 +21,8 @@ class FaultyEndpoint final : public Endpoint {
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return inner_->region(); }
   bool reads_process() const override { return inner_->reads_process(); }
-  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) override {
-    return inner_->ReadProcess(to, place, bytes);
+  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes, absl::FunctionRef<bool()> is_lent) override {
+    return inner_->ReadProcess(to, place, bytes, is_lent);
   }
   void Wake() override { inner_->Wake(); }
 

@@ -23,7 +23,7 @@ class UcxEndpoint final : public Endpoint {
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return region_; }
   bool reads_process() const override { return memory_.readable(); }
-  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes) override;
+  bool ReadProcess(void* to, std::uint64_t place, std::int64_t bytes, absl::FunctionRef<bool()> is_lent) override;
   void Wake() override;
 
   // The members that UcxTransport uses.
