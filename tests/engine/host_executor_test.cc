@@ -212,6 +212,9 @@ std::atomic<std::uint64_t>* failed_by = nullptr;
 // A codec whose Encode is the moment in which rank 1 gives the channel up.
 constexpr Codec kGivesUp = {
     .name = "gives_up",
+    .summary = "",
+    .error_bound = "",
+    .largest_error = nullptr,
     .options = "",
     .defaults = {},
     .validate = [](const CodecOptions&) { return absl::OkStatus(); },
@@ -231,7 +234,7 @@ TEST(HostExecutorMapped, AShortRunTouchesNoPeerThatHasFailedWhileTheRunWaited) {
     TestRank& its = world.ranks[rank];
     const CollectiveSpec sum{.collective = Collective::kAllReduce, .count = 4};
     PlanBuilder b("copy_to_the_other", sum, rank, 2, {.peers_mapped = true});
-    if (rank == 0) b.Encode(b.Scratch(DType::kU8, 4), b.in(), {.codec = &kGivesUp});
+    if (rank == 0) b.Encode(b.Scratch(DType::kU8, 4), b.in(), {.codec = &kGivesUp, .options = {}});
     b.Signal();
     b.Wait(1 - rank);
     b.Copy(b.out().At(1 - rank), b.in());

@@ -299,12 +299,53 @@ def modes(rank):
     assert leaf.tolist() == [size] * 3 and leaf.requires_grad and leaf.grad_fn is None
 
 
+def storages_replaced(rank):
+    """Calls go on in the memory that they were given, though its tensor has been given other memory since."""
+    size, peer = dist.get_world_size(), (rank + 1) % dist.get_world_size()
+    calls = [
+        lambda tensor: dist.all_reduce(tensor, async_op=True),
+        lambda tensor: dist.all_gather_into_tensor(torch.empty(size * len(tensor)), tensor, async_op=True),
+        lambda tensor: dist.irecv(tensor, (rank - 1) % size) and dist.isend(torch.zeros(len(tensor)), peer),
+    ]
+    for call in calls:
+        for _ in range(10):
+            tensor = torch.ones(1 << 16)
+            work = call(tensor)
+            tensor.data = torch.zeros(3)
+            others = [torch.zeros(1 << 16) for _ in range(4)]  # where the memory lay, had it been freed
+            work.wait()
+            dist.barrier()
+            assert not any(other.any() for other in others)
+            assert tensor.tolist() == [0, 0, 0]
+
+
+def storages_freed_or_cut(rank):
+    def cut(size):
+        tensor = torch.ones(1000)
+        tensor.untyped_storage().resize_(size)
+        return tensor
+
+    whole, all_ranks = torch.ones(1000), torch.empty(1000 * dist.get_world_size())
+    for size in (0, 400):
+        for call in (lambda tensor: dist.all_reduce(tensor),
+                     lambda tensor: dist.broadcast(tensor, 0),
+                     lambda tensor: dist.all_gather_into_tensor(all_ranks, tensor),
+                     lambda tensor: dist.all_gather([tensor] * dist.get_world_size(), whole),
+                     lambda tensor: dist.reduce_scatter_tensor(tensor, all_ranks),
+                     lambda tensor: dist.irecv(tensor, (rank + 1) % dist.get_world_size())):
+            with pytest.raises(ValueError, match=f"reaches to byte 4000 of its storage, which has {size}: the storage"):
+                call(cut(size))
+    dist.all_reduce(cut(400)[:100])
+    dist.all_reduce(whole)
+    assert whole.eq(dist.get_world_size()).all()
+
+
 @pytest.mark.parametrize("size", WORLDS)
 @pytest.mark.parametrize(
     "function",
     [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error,
      inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, read_otherwise, copied_when_written,
-     sparse, objects, modes],
+     sparse, objects, modes, storages_replaced, storages_freed_or_cut],
     ids=lambda function: function.__name__)
 def test_collective(size, function):
     run_ranks(size, function)

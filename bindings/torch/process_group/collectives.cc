@@ -46,7 +46,11 @@ Calls::Prepared Prepare(const CollectiveSpec& spec, const at::Tensor& in, const 
                         const CallOptions& options) {
   // The output comes first: a tensor that torch copies when it is first written moves here, and may be the input, too.
   void* const out_memory = out.defined() ? out.mutable_data_ptr() : nullptr;
-  return {.spec = spec, .in = in.defined() ? in.const_data_ptr() : nullptr, .out = out_memory, .options = options};
+  return {.spec = spec,
+          .in = in.defined() ? in.const_data_ptr() : nullptr,
+          .out = out_memory,
+          .options = options,
+          .storages = {in.defined() ? in.storage() : c10::Storage(), out.defined() ? out.storage() : c10::Storage()}};
 }
 
 std::vector<std::int64_t> CountsOf(at::TensorList tensors) {

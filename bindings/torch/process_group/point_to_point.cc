@@ -22,7 +22,8 @@ Calls::Prepared ProcessGroupTutti::Message(Collective direction, const at::Tenso
   return {.spec = spec,
           .in = sends ? memory.const_data_ptr() : nullptr,
           .out = sends ? nullptr : memory.mutable_data_ptr(),
-          .options = options};
+          .options = options,
+          .storages = {memory.storage()}};
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::OrErrorAtEndOfBatch(absl::FunctionRef<WorkPtr()> start) {

@@ -119,7 +119,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
       calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
     }
   }
-  calls.prepared.clear();
+  calls.KeepStorages();
   auto work = c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_,
                                                     hooks_, results);
   const std::lock_guard lock(mutex_);
@@ -166,7 +166,7 @@ c10::Stream ProcessGroupTutti::LaunchOnGpu(Calls& calls, at::Device gpu) {
 bool ProcessGroupTutti::AddToBatch(Calls& calls) {
   const std::lock_guard lock(mutex_);
   if (!coalesced_.has_value()) return false;
-  for (const auto& [spec, in, out, options] : calls.prepared) {
+  for (const auto& [spec, in, out, options, storages] : calls.prepared) {
     TORCH_CHECK_VALUE(options.tag == 0, "tutti: a message on a GPU has the tag ", options.tag,
                       "; messages of NCCL have none: 0 would be right");
     TORCH_CHECK_NOT_IMPLEMENTED(spec.root != kAnySource, "tutti: recv on a GPU needs the rank that sends");
@@ -180,6 +180,8 @@ bool ProcessGroupTutti::AddToBatch(Calls& calls) {
                                .dst = sends ? nullptr : out});
   }
   batch_.held.insert(batch_.held.end(), calls.held.begin(), calls.held.end());
+  calls.KeepStorages();
+  batch_.storages.insert(batch_.storages.end(), calls.storages.begin(), calls.storages.end());
   batch_.outputs.insert(batch_.outputs.end(), calls.outputs.begin(), calls.outputs.end());
   if (calls.finish) {
     batch_.finish = [earlier = std::move(batch_.finish), own = std::move(calls.finish)] {

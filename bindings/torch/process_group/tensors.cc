@@ -1,6 +1,7 @@
 #include "bindings/torch/process_group/tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
@@ -77,6 +78,12 @@ void CheckTensor(const char* call, const char* argument, const at::Tensor& tenso
                     tensor.device(), "; Tutti moves tensors on the CPU and on GPUs (cuda)");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", call, ": ", argument, " is a ", tensor.layout(),
                     " tensor; dense tensors are supported, and sparse COO tensors by all_reduce with SUM");
+  if (tensor.numel() == 0 || !tensor.has_storage()) return;
+  const std::size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                                              static_cast<std::size_t>(tensor.storage_offset()));
+  TORCH_CHECK_VALUE(tensor.storage().nbytes() >= needed, "tutti: ", call, ": ", argument, " of shape ", tensor.sizes(),
+                    " reaches to byte ", needed, " of its storage, which has ", tensor.storage().nbytes(),
+                    ": the storage was freed or made smaller (untyped_storage().resize_)");
 }
 
 void CheckOutput(const at::Tensor& tensor) {

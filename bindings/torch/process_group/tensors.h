@@ -18,8 +18,8 @@ using nn::Plain;
 // The DType of `type`; nothing where Tutti has none. Elements without a DType can be moved as bytes.
 std::optional<DType> DTypeOf(at::ScalarType type);
 
-// Throws unless `tensor` is defined, dense and on the CPU or a GPU. `call` and `argument` ("all_reduce", "tensor") name
-// the tensor in the error.
+// Throws unless `tensor` is defined, dense, on the CPU or a GPU, and within its storage. `call` and `argument`
+// ("all_reduce", "tensor") name the tensor in the error.
 void CheckTensor(const char* call, const char* argument, const at::Tensor& tensor);
 // Throws where elements of `tensor`, to which a result is to be written, share memory.
 void CheckOutput(const at::Tensor& tensor);

@@ -109,6 +109,7 @@ void ProcessGroupWork::State::End() {
   // Tensors that the calls no longer use. A tensor that is let go may take the interpreter's lock, so these tensors go
   // after the mutex, for which another thread may wait while it has the interpreter's lock.
   absl::InlinedVector<at::Tensor, 2> held;
+  absl::InlinedVector<c10::Storage, 2> storages;
   std::function<void()> finish;
   std::unique_lock lock(mutex);
   if (ended) return;
@@ -130,6 +131,7 @@ void ProcessGroupWork::State::End() {
   }
   finish.swap(calls.finish);
   held.swap(calls.held);
+  storages.swap(calls.storages);
   ended = true;
   lock.unlock();
   if (hooks != nullptr) hooks->Ended(key, status);

@@ -4,8 +4,10 @@
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
+#include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
 
+#include <array>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -34,13 +36,26 @@ struct Calls {
     const void* in = nullptr;
     void* out = nullptr;
     CallOptions options;
+    // The storages in which `in` and `out` lie: a tensor may be given another one while the call is under way.
+    std::array<c10::Storage, 2> storages = {};
   };
   absl::InlinedVector<Prepared, 1> prepared = {};
   std::vector<NativeCall> messages = {};    // of a GPU, which start together
   absl::InlinedVector<Work, 1> works = {};  // the calls that have been started
   // Tensors whose memory the calls use, beside the outputs; kept until the calls have ended.
   absl::InlinedVector<at::Tensor, 2> held = {};
+  // The storages of the calls that have been started; kept as long.
+  absl::InlinedVector<c10::Storage, 2> storages = {};
   std::vector<at::Tensor> outputs = {};
+  // Takes the storages of the prepared calls, and forgets those calls.
+  void KeepStorages() {
+    for (Prepared& call : prepared) {
+      for (c10::Storage& storage : call.storages) {
+        if (storage) storages.push_back(std::move(storage));
+      }
+    }
+    prepared.clear();
+  }
   // The step that follows once all calls have ended well: copies results that arrived elsewhere to the outputs. May be
   // empty.
   std::function<void()> finish = nullptr;

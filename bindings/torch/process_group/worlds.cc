@@ -146,7 +146,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti:
     if (absl::Status status = CheckLaunchers(request); !status.ok()) return status;
   }
   absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(request);
-  if (world.ok() && is_default) RememberWorld(key, {.communicator = *world, .attempt = request.attempt});
+  if (world.ok() && is_default)
+    RememberWorld(key, {.communicator = *world, .gpu = std::nullopt, .attempt = request.attempt});
   return world;
 }
 
