@@ -30,7 +30,7 @@ HWY_INLINE hn::Mask<D> IsEitherNaN(D, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::Or(hn::IsNaN(a), hn::IsNaN(b));
 }
 
-// The minimum and maximum per lane of the values seen that are not NaN.
+// The minimum and maximum per lane of the values seen; undefined where one of them was NaN.
 template <class D>
 struct Extremes {
   explicit HWY_INLINE Extremes(hn::Vec<D> first) : min(first), max(first) {}
@@ -48,7 +48,7 @@ struct Extremes {
   hn::Vec<D> max;
 };
 
-// `has_nan`: the lanes in which a value was NaN. Infinite values are seen in the extremes.
+// The range of all lanes. `has_nan`: the lanes in which a value was NaN. Infinite values are seen in the extremes.
 template <class D>
 HWY_INLINE FiniteRange Combined(D d, const Extremes<D>& extremes, hn::Mask<D> has_nan) {
   const float min = hn::GetLane(hn::MinOfLanes(d, extremes.min));

@@ -74,8 +74,8 @@ class PlainDivider {
   const float step_;
 };
 
-// How levels become codes: code of level 0 added, rounded to an integer, and limited to the codes of a grid. Levels
-// need not be those of the grid, only far from the largest integers.
+// How levels become codes: the code of level 0 is added, the sum rounded to an integer, and the integer limited to the
+// codes of a grid. A level may lie beyond those of the grid, but not near the largest integers.
 class LevelCoder {
  public:
   explicit LevelCoder(const Grid& grid)
@@ -179,10 +179,10 @@ HWY_INLINE void EncodeFour(D d, const Coder& coder, const float* values, std::si
   const auto high = hn::ReorderDemote2To(di16, encode(2), encode(3));
   // Each 16 bytes now have four codes of each vector.
 #if HWY_TARGET == HWY_AVX2
-  const hn::Vec<hn::Repartition<std::uint8_t, D>> codes_by_four{_mm256_packus_epi16(low.raw, high.raw)};
+  const hn::Vec<decltype(du8)> codes_by_four{_mm256_packus_epi16(low.raw, high.raw)};
   HWY_ALIGN static constexpr std::int32_t kOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
 #else
-  const hn::Vec<hn::Repartition<std::uint8_t, D>> codes_by_four{_mm512_packus_epi16(low.raw, high.raw)};
+  const hn::Vec<decltype(du8)> codes_by_four{_mm512_packus_epi16(low.raw, high.raw)};
   HWY_ALIGN static constexpr std::int32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
 #endif
   const auto ordered = hn::TableLookupLanes(hn::BitCast(di32, codes_by_four), hn::SetTableIndices(di32, kOrder));
