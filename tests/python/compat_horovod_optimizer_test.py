@@ -310,17 +310,30 @@ def misuse(rank):
     return texts
 
 
-CHANGED_ON_THE_WAY = ("were changed while they were on their way: call optimizer.synchronize() before gradients are "
-                      "clipped or unscaled, and optimizer.step() inside optimizer.skip_synchronize()")
+CHANGED_ON_THE_WAY = ("were changed or replaced while they were on their way: call optimizer.synchronize() before "
+                      "gradients are clipped or unscaled, and optimizer.step() inside optimizer.skip_synchronize()")
 
 
-def clips_on_the_way(rank):
+def clips(net):
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+
+
+def replaces(net):
+    for parameter in net.parameters():
+        parameter.grad = parameter.grad.clamp(-1e-3, 1e-3)
+
+
+def drops(net):
+    net.zero_grad()
+
+
+def changes_on_the_way(rank, change):
     net = torch.nn.Linear(2, 1)
     texts = []
     for compression in (hvd.Compression.none, hvd.Compression.fp16):
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), compression=compression)
         net(torch.ones(1, 2)).sum().backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+        change(net)
         texts.append(raised_by(optimizer.step))
         optimizer.zero_grad()
         net(torch.full((1, 2), 1.0 + rank)).sum().backward()
@@ -329,10 +342,35 @@ def clips_on_the_way(rank):
     return texts
 
 
-def test_gradients_that_are_changed_on_their_way_are_named():
-    for rank, texts in enumerate(on_two_ranks(clips_on_the_way)):
+@pytest.mark.parametrize("change", [clips, replaces, drops])
+def test_gradients_that_are_changed_on_their_way_are_named(change):
+    for rank, texts in enumerate(on_two_ranks(changes_on_the_way, change)):
         error = f"RuntimeError: rank {rank}: 2 gradient(s), the first of shape (1,), {CHANGED_ON_THE_WAY}"
         assert texts == [error, [[1.5, 1.5]]] * 2
+
+
+def writes_by_data(rank):
+    """Rank 0 writes before rank 1 has begun its backward, so that its large gradient has not been read to the end."""
+    size = 12 << 20
+    parameter = torch.nn.Parameter(torch.zeros(size))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), op=hvd.Sum)
+    for write in (lambda: parameter.grad.data.zero_(), lambda: setattr(parameter.grad, "data", torch.zeros(size))):
+        optimizer.zero_grad()
+        if rank == 1:
+            hvd.barrier()
+        (parameter * (rank + 1)).sum().backward()
+        if rank == 0:
+            write()
+            hvd.barrier()
+        optimizer.step()
+    return parameter.unique().tolist(), parameter.grad.unique().tolist()
+
+
+@pytest.mark.parametrize("arena", ["16G", "32M"])  # in the small one there is no room for copies of gradients
+def test_what_a_script_writes_by_data_meanwhile_is_overwritten_by_the_average(arena, monkeypatch):
+    monkeypatch.setenv("TUTTI_ARENA_BYTES", arena)
+    assert on_two_ranks(writes_by_data) == [([-6], [3])] * 2
+
 
 
 def test_misuse_of_the_optimizer_is_named():

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
+import tutti.torch
 from tutti.compat.horovod.torch import world
 from tutti.compat.horovod.torch.allreduce import Average, checked_op
 from tutti.compat.horovod.torch.compression import Compression
@@ -30,9 +31,10 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
 
     All ranks make their optimizers in one order: each gets a process group of its own, so that its gradients meet only
     its own, whatever other calls ranks make between ``backward()`` and ``step()``.
-    Each gradient is sent as soon as it has been computed in ``backward_passes_per_step`` backward passes, whose sum it
-    is. ``step()`` waits for all of them. A parameter that no backward has reached gets a gradient of zeros, averaged
-    with that of the others. To change gradients after the average and before the step:
+    A copy of each gradient is sent as soon as it has been computed in ``backward_passes_per_step`` backward passes, whose
+    sum it is. ``step()`` waits for all of them, and writes the averages over the gradients. A parameter that no backward
+    has reached gets a gradient of zeros, averaged with that of the others. To change gradients after the average and
+    before the step:
 
         optimizer.synchronize()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -77,6 +79,14 @@ def _check_names(named: list[tuple[str, torch.nn.Parameter]], optimizer: torch.o
             f"first of shape {missing[0]}; give the names of all, or leave named_parameters out")
 
 
+def _memory_like(gradient: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    """A contiguous tensor like ``gradient``, on the CPU in memory that ranks share, unless that is full."""
+    if gradient.device.type == "cpu":
+        with contextlib.suppress(dist.DistBackendError):
+            return tutti.torch.empty(gradient.shape, dtype=gradient.dtype, group=group)
+    return torch.empty(gradient.shape, dtype=gradient.dtype, device=gradient.device)
+
+
 class _Exchange:
     """The gradients of one optimizer on their way."""
 
@@ -92,6 +102,7 @@ class _Exchange:
         # What was sent for the first parameters of the list: the call, the gradient and its version, what travels, and
         # its context. All ranks send in the order of the list, whatever the order in which their backward computes.
         self._sent: list[tuple[dist.Work, torch.Tensor, int, torch.Tensor, Any]] = []
+        self._copies: dict[int, torch.Tensor] = {}  # memory for copies of gradients, by the number of the parameter
         self._is_synchronized = False
         self._skips = 0
         self._own = OwnGroup(lambda: (p.device for group in optimizer.param_groups for p in group["params"]))
@@ -113,21 +124,19 @@ class _Exchange:
         while len(self._sent) < len(self._parameters):
             self._send_next()
         changed: list[torch.Size] = []
-        for work, gradient, version, sent, context in self._sent:
+        for parameter, (work, gradient, version, sent, context) in zip(self._parameters, self._sent, strict=True):
             work.wait()
-            if gradient._version != version:  # by the script: what an exchange writes does not count
+            if parameter.grad is not gradient or gradient._version != version:
                 changed.append(gradient.shape)
-            averaged = self._compression.decompress(sent, context)
-            if averaged is not gradient:
-                gradient.copy_(averaged)
+            gradient.detach().copy_(self._compression.decompress(sent, context))
         self._sent.clear()
         self._counts = [0] * len(self._parameters)
         self._is_synchronized = True
         if changed:
             raise RuntimeError(
                 f"rank {world.rank()}: {len(changed)} gradient(s), the first of shape {tuple(changed[0])}, were changed "
-                "while they were on their way: call optimizer.synchronize() before gradients are clipped or unscaled, "
-                "and optimizer.step() inside optimizer.skip_synchronize()")
+                "or replaced while they were on their way: call optimizer.synchronize() before gradients are clipped or "
+                "unscaled, and optimizer.step() inside optimizer.skip_synchronize()")
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -187,9 +196,23 @@ class _Exchange:
                     f"{tuple(parameter.shape)} is sparse; make the embedding with sparse=False, or say "
                     "sparse_as_dense=True")
             parameter.grad = parameter.grad.to_dense()
+        group = self._own.group
         sent, context = self._compression.compress(parameter.grad)
-        work = dist.all_reduce(sent, op=self._op, group=self._own.group, async_op=True)
+        if sent is parameter.grad:
+            sent = self._copy_of_next(sent, group)
+        work = dist.all_reduce(sent, op=self._op, group=group, async_op=True)
         self._sent.append((work, parameter.grad, parameter.grad._version, sent, context))
+
+    def _copy_of_next(self, gradient: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        """What is sent of the next parameter. A script may write to ``grad.data`` meanwhile, which no version tells of.
+
+        In memory that ranks share an all_reduce is faster than in that of the gradient, which pays for a part of the copy.
+        """
+        index = len(self._sent)
+        copy = self._copies.get(index)
+        if copy is None or (copy.shape, copy.dtype, copy.device) != (gradient.shape, gradient.dtype, gradient.device):
+            copy = self._copies[index] = _memory_like(gradient, group)
+        return copy.copy_(gradient.detach())
 
     def _before_update(self) -> None:
         if self._skips == 0:
