@@ -372,6 +372,41 @@ def test_what_a_script_writes_by_data_meanwhile_is_overwritten_by_the_average(ar
     assert on_two_ranks(writes_by_data) == [([-6], [3])] * 2
 
 
+# ---- what ranks compare ----
+
+
+def makes_optimizers(rank):
+    """Rank 1 differs from rank 0 in one thing at a time, and a last optimizer that is right works."""
+    texts = []
+    for names, also in (("ba", ""), ("ac", ""), ("a", ""), ("ab", "another type"), ("ab", "frozen"), ("ba", "no names")):
+        names = names if rank == 1 else "ab"
+        parameters = {name: torch.nn.Parameter(torch.zeros(2 if also == "no names" and name == "b" else 3))
+                      for name in names}
+        if rank == 1 and also == "another type":
+            parameters["b"] = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+        if rank == 1 and also == "frozen":
+            parameters["a"].requires_grad_(False)
+        texts.append(raised_by(hvd.DistributedOptimizer, torch.optim.SGD(parameters.values(), 1.0),
+                               named_parameters=None if also == "no names" else parameters.items()))
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), named_parameters=[("a", parameter)])
+    (parameter * (1 + rank)).sum().backward()
+    optimizer.step()
+    return texts, parameter.item()
+
+
+def test_parameters_that_differ_among_ranks_are_named():
+    right = "give all ranks' optimizers the same parameters in one order"
+    for found in on_two_ranks(makes_optimizers):
+        assert found == ([f"ValueError: hvd.DistributedOptimizer: rank 1 {difference}; {right}" for difference in (
+            "has b float32 (3,) where rank 0 has a float32 (3,)",
+            "has no b, which rank 0 has",
+            "has no b, which rank 0 has",
+            "has b float64 (3,) where rank 0 has b float32 (3,)",
+            "has a float32 (3,) (frozen) where rank 0 has a float32 (3,)",
+            "has parameter[0] float32 (2,) where rank 0 has parameter[0] float32 (3,)",
+        )], -1.5)
+
 
 def test_misuse_of_the_optimizer_is_named():
     for rank, texts in enumerate(on_two_ranks(misuse)):

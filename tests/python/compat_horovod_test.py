@@ -198,6 +198,47 @@ def test_parameters_states_and_objects():
     assert first[6].startswith("ValueError: hvd.broadcast_parameters: rank 0: 'step' is a int; give tensors only")
 
 
+def broadcasts(rank):
+    """What becomes of values of this rank's own when rank 0 broadcasts them."""
+    ordered = {"a": torch.full((3,), 1.0 + rank), "b": torch.full((3,), 10.0 + rank)}
+    if rank == 1:
+        ordered = {"b": ordered["b"], "a": ordered["a"]}
+    hvd.broadcast_parameters(ordered, 0)
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(layer.weight, 1.0 + rank)
+    torch.nn.init.constant_(layer.bias, 3.0 + rank)
+    found = [ordered["a"].tolist(), ordered["b"].tolist()]
+    for params in (list(layer.parameters()), layer.parameters()):
+        hvd.broadcast_parameters(params, 0)
+        found += [layer.weight.unique().tolist(), layer.bias.unique().tolist()]
+        torch.nn.init.constant_(layer.weight, 5.0 + rank)
+    texts = []
+    for first, other in (({"a": torch.ones(3), "b": torch.ones(3)}, {"a": torch.ones(3), "z": torch.ones(3)}),
+                         ({"a": torch.ones(3)}, {"a": torch.ones(3), "z": torch.ones(3)}),
+                         ([("a", torch.ones(3)), ("b", torch.ones(3))], [("b", torch.ones(3)), ("a", torch.ones(3))]),
+                         ([torch.ones(2, 6), torch.ones(1)], [torch.ones(3, 4), torch.ones(1)]),
+                         ([torch.ones(1)], [torch.ones(1)] * 2),
+                         ([("a", torch.ones(1))], [("a", torch.ones(1))] * 2),
+                         ({"a": torch.ones(1)}, {"a": None})):
+        texts.append(raised_by(hvd.broadcast_parameters, first if rank == 0 else other, 0))
+    return found, texts
+
+
+def test_parameters_are_broadcast_by_their_names():
+    right = "give all ranks the same parameters, those of a list in one order"
+    for found, texts in on_two_ranks(broadcasts):
+        assert found == [[1] * 3, [10] * 3, [1], [3], [5], [3]]
+        assert texts == [f"ValueError: hvd.broadcast_parameters: rank 1 {difference}; {right}" for difference in (
+            "has no b, which rank 0 has",
+            "has z, which rank 0 has not",
+            "has b float32 (3,) where rank 0 has a float32 (3,)",
+            "has parameter[0] float32 (3, 4) where rank 0 has parameter[0] float32 (2, 6)",
+            "has parameter[1], which rank 0 has not",
+            "has a float32 (1,) where rank 0 has nothing",
+            "has a NoneType where rank 0 has a float32 (1,)",
+        )]
+
+
 def mistakes(rank):
     tensor = torch.ones(3)
     return (raised_by(hvd.allreduce, tensor, op=hvd.Adasum), raised_by(hvd.allreduce, tensor, average=True, op=hvd.Sum),

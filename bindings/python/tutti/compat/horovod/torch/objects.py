@@ -7,16 +7,25 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_map_only
 
-from tutti.compat.horovod.torch import world
+from tutti.compat.horovod.torch import agreement, world
 from tutti.compat.horovod.torch.collectives import broadcast_
 
 
-def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.Tensor]], root_rank: int) -> None:
-    """Gives all ranks the values of ``root_rank``; ``params`` is a ``state_dict()`` or ``named_parameters()``.
+def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.Tensor] | torch.Tensor],
+                         root_rank: int) -> None:
+    """Gives all ranks the values of ``root_rank``.
 
+    ``params`` is a ``state_dict()``, ``named_parameters()`` or ``parameters()``. The order of a dict does not count, that
+    of a list does. ValueError, on all ranks, names the rank and the parameter where names, types or shapes differ.
     Not needed with DistributedDataParallel, which does so by itself.
     """
-    for name, value in params.items() if isinstance(params, Mapping) else list(params):
+    world.check_initialized()
+    named = _named(params)
+    agreement.agree("hvd.broadcast_parameters", [
+        (str(name), agreement.facts_of(value) if isinstance(value, torch.Tensor) else type(value).__name__)
+        for name, value in named
+    ], "give all ranks the same parameters, those of a list in one order")
+    for name, value in named:
         if value is None:
             continue
         if not isinstance(value, torch.Tensor):
@@ -24,6 +33,12 @@ def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.T
                 f"hvd.broadcast_parameters: rank {world.rank()}: {name!r} is a {type(value).__name__}; give "
                 "tensors only, and other values to hvd.broadcast_object")
         broadcast_tensor(value.detach(), root_rank)
+
+
+def _named(params: Mapping[str, Any] | Iterable[Any]) -> list[tuple[str, Any]]:
+    if isinstance(params, Mapping):
+        return sorted(params.items())
+    return [one if isinstance(one, tuple) else (f"parameter[{index}]", one) for index, one in enumerate(params)]
 
 
 def broadcast_tensor(tensor: torch.Tensor, root_rank: int) -> None:

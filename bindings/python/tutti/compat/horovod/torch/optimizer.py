@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
 import tutti.torch
-from tutti.compat.horovod.torch import world
+from tutti.compat.horovod.torch import agreement, world
 from tutti.compat.horovod.torch.allreduce import Average, checked_op
 from tutti.compat.horovod.torch.compression import Compression
 from tutti.compat.horovod.torch.own_group import OwnGroup
@@ -30,7 +30,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     """Lets ``optimizer`` average gradients over all ranks; returns it, with more methods. Collective.
 
     All ranks make their optimizers in one order: each gets a process group of its own, so that its gradients meet only
-    its own, whatever other calls ranks make between ``backward()`` and ``step()``.
+    its own, whatever other calls ranks make between ``backward()`` and ``step()``. ValueError, on all ranks, where the
+    optimizers have parameters of other names, types or shapes, or in another order.
     A copy of each gradient is sent as soon as it has been computed in ``backward_passes_per_step`` backward passes, whose
     sum it is. ``step()`` waits for all of them, and writes the averages over the gradients. A parameter that no backward
     has reached gets a gradient of zeros, averaged with that of the others. To change gradients after the average and
@@ -55,12 +56,15 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     if backward_passes_per_step < 1:
         raise ValueError(
             f"hvd.DistributedOptimizer: backward_passes_per_step={backward_passes_per_step}; give 1 or more")
-    if named_parameters is not None:
-        _check_names(list(named_parameters), optimizer)
+    named = None if named_parameters is None else list(named_parameters)
+    if named is not None:
+        _check_names(named, optimizer)
     op = checked_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(f"hvd.DistributedOptimizer: gradient_predivide_factor={gradient_predivide_factor} is for "
                          "op=hvd.Average; leave it out")
+    agreement.agree("hvd.DistributedOptimizer", _fields_of(optimizer, named or []),
+                    "give all ranks' optimizers the same parameters in one order")
     _Exchange(optimizer, compression, backward_passes_per_step, op, sparse_as_dense).attach()
     return optimizer
 
@@ -77,6 +81,15 @@ def _check_names(named: list[tuple[str, torch.nn.Parameter]], optimizer: torch.o
         raise ValueError(
             f"hvd.DistributedOptimizer: named_parameters lacks {len(missing)} parameters of the optimizer, the "
             f"first of shape {missing[0]}; give the names of all, or leave named_parameters out")
+
+
+def _fields_of(optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.nn.Parameter]]) -> agreement.Fields:
+    """What ranks compare of the parameters of ``optimizer``."""
+    names = {id(parameter): name for name, parameter in reversed(named)}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return [(names.get(id(parameter), f"parameter[{index}]"),
+             agreement.facts_of(parameter) + ("" if parameter.requires_grad else " (frozen)"))
+            for index, parameter in enumerate(parameters)]
 
 
 def _memory_like(gradient: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
