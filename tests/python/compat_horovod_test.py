@@ -239,6 +239,19 @@ def test_parameters_are_broadcast_by_their_names():
         )]
 
 
+def gathers_other_rows(rank):
+    texts = [raised_by(hvd.allgather, torch.ones(2, 6) if rank == 0 else torch.ones(2, 2, 3)),
+             raised_by(hvd.allgather, torch.ones(0, 6) if rank == 0 else torch.ones(2, 3))]
+    return texts, hvd.allgather(torch.full((1, 2), rank)).tolist()
+
+
+def test_rows_of_different_shapes_are_named():
+    text = "ValueError: hvd.allgather: rank 1 has rows of shape {} where rank 0 has rows of shape (6,); {}"
+    right = "tensors may differ in their first dimension alone"
+    assert on_two_ranks(gathers_other_rows) == [([text.format("(2, 3)", right), text.format("(3,)", right)],
+                                                 [[0, 0], [1, 1]])] * 2
+
+
 def mistakes(rank):
     tensor = torch.ones(3)
     return (raised_by(hvd.allreduce, tensor, op=hvd.Adasum), raised_by(hvd.allreduce, tensor, average=True, op=hvd.Sum),

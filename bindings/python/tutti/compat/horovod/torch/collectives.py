@@ -9,22 +9,25 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from tutti.compat.horovod.torch import world
+from tutti.compat.horovod.torch import agreement, world
 from tutti.compat.horovod.torch.allreduce import allreduce_
 
 
-def _first_dimensions(rows: int) -> list[int]:
-    """How many rows the tensor of each rank has."""
-    counts = torch.empty(world.size(), dtype=torch.int64)
-    dist.all_gather_into_tensor(counts, torch.tensor([rows]))
-    return counts.tolist()
+def _first_dimensions(tensor: torch.Tensor) -> list[int]:
+    """How many rows the tensor of each rank has; ValueError, on all ranks, unless all rows have one shape."""
+    of_row = tuple(tensor.shape[1:])
+    counts, shapes = zip(*agreement.gather(len(tensor), agreement.digest(of_row)))
+    if len(set(shapes)) > 1:
+        agreement.agree("hvd.allgather", [("rows of shape", str(of_row))],
+                        "tensors may differ in their first dimension alone")
+    return list(counts)
 
 
 class _AllGather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
-        ctx.rows = rows = _first_dimensions(len(tensor))
+        ctx.rows = rows = _first_dimensions(tensor)
         # Ranks may have different numbers of rows, and all_gather wants equal ones.
         padded = tensor.new_zeros((max(rows), *tensor.shape[1:]))
         padded[:len(tensor)] = tensor
