@@ -295,7 +295,7 @@ def misuse(rank):
     named = [("weight", net.weight)]
     texts = [raised_by(hvd.DistributedOptimizer, torch.optim.SGD(net.parameters(), 0.1), **more) for more in (
         {"named_parameters": named * 2}, {"named_parameters": []}, {"backward_passes_per_step": 0}, {"op": hvd.Adasum},
-        {"gradient_predivide_factor": 2.0, "op": hvd.Sum})]
+        {"op": "sum"}, {"gradient_predivide_factor": 2.0, "op": hvd.Sum})]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1))
     net(torch.ones(1, 2)).sum().backward()
     texts.append(raised_by(hvd.DistributedOptimizer, optimizer))
@@ -418,6 +418,7 @@ def test_misuse_of_the_optimizer_is_named():
             "ValueError: hvd.DistributedOptimizer: backward_passes_per_step=0; give 1 or more",
             "ValueError: hvd.Adasum: Tutti does not have it; use hvd.Average, or the strategy decentralized of "
             "tutti.torch.DistributedDataParallel, which mixes weights",
+            "ValueError: hvd.DistributedOptimizer: op='sum'; give hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product",
             "ValueError: hvd.DistributedOptimizer: gradient_predivide_factor=2.0 is for op=hvd.Average; leave it out",
             "ValueError: hvd.DistributedOptimizer: optimizer is one of hvd.DistributedOptimizer already",
             f"RuntimeError: rank {rank}: optimizer.zero_grad() while gradients are on their way: call optimizer.step() "

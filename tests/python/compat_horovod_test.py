@@ -254,7 +254,7 @@ def test_rows_of_different_shapes_are_named():
 
 def mistakes(rank):
     tensor = torch.ones(3)
-    return (raised_by(hvd.allreduce, tensor, op=hvd.Adasum), raised_by(hvd.allreduce, tensor, average=True, op=hvd.Sum),
+    return (raised_by(hvd.allreduce, tensor, op="sum"), raised_by(hvd.allreduce, tensor, op=hvd.Adasum), raised_by(hvd.allreduce, tensor, average=True, op=hvd.Sum),
             raised_by(hvd.alltoall, tensor), raised_by(hvd.alltoall, tensor, splits=[1, 1]),
             raised_by(hvd.DistributedOptimizer, torch.nn.Linear(1, 1)))
 
@@ -262,6 +262,7 @@ def mistakes(rank):
 def test_mistakes_are_named():
     for rank, texts in enumerate(on_two_ranks(mistakes)):
         assert [text.split(";")[0] for text in texts] == [
+            "ValueError: hvd.allreduce: op='sum'",
             "ValueError: hvd.Adasum: Tutti does not have it",
             "ValueError: hvd.allreduce: average and op are both given",
             f"ValueError: hvd.alltoall: rank {rank}: tensor has 3 rows, which do not split into 2 equal parts",

@@ -47,15 +47,17 @@ def _scale(tensor: torch.Tensor, factor: float) -> None:
         tensor.detach().copy_(tensor.detach() * factor)  # rounds towards 0
 
 
-def checked_op(op: Any, average: bool | None = None) -> dist.ReduceOp:
-    """The operator that ``op=`` and the older ``average=`` name; ValueError says what is wrong with them."""
+def checked_op(call: str, op: Any, average: bool | None = None) -> dist.ReduceOp:
+    """The operator that ``op=`` and the older ``average=`` of ``call`` name; ValueError says what is wrong with them."""
     if average is not None and op is not None:
-        raise ValueError("hvd.allreduce: average and op are both given; give op alone, hvd.Average or hvd.Sum")
+        raise ValueError(f"{call}: average and op are both given; give op alone, hvd.Average or hvd.Sum")
     if op is Adasum:
         raise ValueError("hvd.Adasum: Tutti does not have it; use hvd.Average, or the strategy decentralized of "
                          "tutti.torch.DistributedDataParallel, which mixes weights")
     if average is not None:
         return Average if average else Sum
+    if op is not None and not isinstance(op, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
+        raise ValueError(f"{call}: op={op!r}; give hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product")
     return Average if op is None else op
 
 
@@ -67,7 +69,7 @@ def allreduce_async_(tensor: torch.Tensor,
                      postscale_factor: float = 1.0) -> Handle:
     """Begins to reduce ``tensor`` over all ranks in place; factors multiply it before, and the result."""
     world.check_initialized()
-    op = checked_op(op, average)
+    op = checked_op("hvd.allreduce", op, average)
     _scale(tensor, prescale_factor)
     return Handle(dist.all_reduce(tensor, op=op, async_op=True), tensor, postscale_factor)
 
@@ -118,5 +120,5 @@ def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | Non
     Today: ``torch.distributed.all_reduce``.
     """
     sent, context = compression.compress(tensor)
-    reduced = _AllReduce.apply(sent, checked_op(op, average), prescale_factor, postscale_factor)
+    reduced = _AllReduce.apply(sent, checked_op("hvd.allreduce", op, average), prescale_factor, postscale_factor)
     return compression.decompress(reduced, context)

@@ -59,7 +59,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     named = None if named_parameters is None else list(named_parameters)
     if named is not None:
         _check_names(named, optimizer)
-    op = checked_op(op)
+    op = checked_op("hvd.DistributedOptimizer", op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(f"hvd.DistributedOptimizer: gradient_predivide_factor={gradient_predivide_factor} is for "
                          "op=hvd.Average; leave it out")
