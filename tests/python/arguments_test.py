@@ -1,6 +1,8 @@
 """Wrong arguments: the error names the argument and what would be right, and the group goes on."""
 
+import copy
 import datetime
+import pickle
 
 import pytest
 import torch
@@ -99,6 +101,15 @@ def things_of_another_kind(rank):
             tutti.torch.register(module, "bytegrad")
 
 
+def copies(rank):
+    wrapper = tutti.torch.DistributedDataParallel(torch.nn.Linear(2, 2))
+    exchange = tutti.torch.register(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2)), "bytegrad")
+    for copied, text in (wrapper, "copy model.module, or save model.state_dict()"), (exchange, "save state_dict()"):
+        for call in copy.copy, copy.deepcopy, pickle.dumps:
+            with pytest.raises(TypeError, match=f"belongs to a process group, and cannot be pickled or copied: {text}"):
+                call(copied)
+
+
 def test_before_there_is_a_group():
     with pytest.raises(ValueError, match="tutti.torch.empty: there is no process group: call .*init_process_group"):
         tutti.torch.empty(3)
@@ -106,6 +117,6 @@ def test_before_there_is_a_group():
 
 @pytest.mark.parametrize("function", [
     wrong_arguments, calls_that_do_not_match, messages_that_do_not_match, options_of_a_group, timeouts_of_a_group,
-    things_of_another_kind], ids=lambda f: f.__name__)
+    things_of_another_kind, copies], ids=lambda f: f.__name__)
 def test_mistake(function):
     run_ranks(2, function)

@@ -176,6 +176,9 @@ class GradientExchange:
     def __repr__(self) -> str:
         return f"GradientExchange(strategy={self.strategy!r}, step={self.step})"
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a GradientExchange belongs to a process group, and cannot be pickled or copied: save state_dict()")
+
     @property
     def strategy(self) -> str:
         """The strategy name in full, with every option."""

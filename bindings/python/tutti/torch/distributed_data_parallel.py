@@ -189,6 +189,10 @@ class DistributedDataParallel(torch.nn.Module):
         for one in optimizers:
             self.add_optimizer(one)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a tutti.torch.DistributedDataParallel belongs to a process group, and cannot be pickled or copied: "
+                        "copy model.module, or save model.state_dict()")
+
     def forward(self, *inputs: Any, **arguments: Any) -> Any:
         # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
         # the hook, too.
