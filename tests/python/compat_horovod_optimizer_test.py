@@ -332,9 +332,11 @@ def changes_on_the_way(rank, change):
     texts = []
     for compression in (hvd.Compression.none, hvd.Compression.fp16):
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), compression=compression)
-        net(torch.ones(1, 2)).sum().backward()
+        optimizer.zero_grad()
+        net(torch.full((1, 2), 3.0 + rank)).sum().backward()
         change(net)
         texts.append(raised_by(optimizer.step))
+        texts.append(net.weight.grad.tolist())
         optimizer.zero_grad()
         net(torch.full((1, 2), 1.0 + rank)).sum().backward()
         optimizer.step()
@@ -346,14 +348,26 @@ def changes_on_the_way(rank, change):
 def test_gradients_that_are_changed_on_their_way_are_named(change):
     for rank, texts in enumerate(on_two_ranks(changes_on_the_way, change)):
         error = f"RuntimeError: rank {rank}: 2 gradient(s), the first of shape (1,), {CHANGED_ON_THE_WAY}"
-        assert texts == [error, [[1.5, 1.5]]] * 2
+        assert texts == [error, [[3.5, 3.5]], [[1.5, 1.5]]] * 2
 
 
-def writes_by_data(rank):
+class Flat:
+    """A compression that sends the memory of the gradient."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor.view(-1), tensor.shape
+
+    @staticmethod
+    def decompress(tensor, shape):
+        return tensor.view(shape)
+
+
+def writes_by_data(rank, compression):
     """Rank 0 writes before rank 1 has begun its backward, so that its large gradient has not been read to the end."""
     size = 12 << 20
     parameter = torch.nn.Parameter(torch.zeros(size))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), op=hvd.Sum)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), op=hvd.Sum, compression=compression)
     for write in (lambda: parameter.grad.data.zero_(), lambda: setattr(parameter.grad, "data", torch.zeros(size))):
         optimizer.zero_grad()
         if rank == 1:
@@ -366,10 +380,24 @@ def writes_by_data(rank):
     return parameter.unique().tolist(), parameter.grad.unique().tolist()
 
 
-@pytest.mark.parametrize("arena", ["16G", "32M"])  # in the small one there is no room for copies of gradients
-def test_what_a_script_writes_by_data_meanwhile_is_overwritten_by_the_average(arena, monkeypatch):
-    monkeypatch.setenv("TUTTI_ARENA_BYTES", arena)
-    assert on_two_ranks(writes_by_data) == [([-6], [3])] * 2
+@pytest.mark.parametrize("compression", [hvd.Compression.none, Flat], ids=["none", "flat"])
+def test_what_a_script_writes_by_data_meanwhile_is_overwritten_by_the_average(compression):
+    assert on_two_ranks(writes_by_data, compression) == [([-6], [3])] * 2
+
+
+def trains_in_a_small_arena(rank):
+    parameters = [torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(12)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, 1.0))
+    for _ in range(2):
+        optimizer.zero_grad()
+        sum(parameter.sum() * (rank + 1) for parameter in parameters).backward()
+        optimizer.step()
+    return [parameter.unique().tolist() for parameter in parameters]
+
+
+def test_gradients_may_have_more_bytes_than_the_arena(monkeypatch):
+    monkeypatch.setenv("TUTTI_ARENA_BYTES", "32M")
+    assert on_two_ranks(trains_in_a_small_arena) == [[[-3]] * 12] * 2
 
 
 # ---- what ranks compare ----

@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
-import tutti.torch
 from tutti.compat.horovod.torch import agreement, world
 from tutti.compat.horovod.torch.allreduce import Average, checked_op
 from tutti.compat.horovod.torch.compression import Compression
@@ -92,12 +91,8 @@ def _fields_of(optimizer: torch.optim.Optimizer, named: list[tuple[str, torch.nn
             for index, parameter in enumerate(parameters)]
 
 
-def _memory_like(gradient: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """A contiguous tensor like ``gradient``, on the CPU in memory that ranks share, unless that is full."""
-    if gradient.device.type == "cpu":
-        with contextlib.suppress(dist.DistBackendError):
-            return tutti.torch.empty(gradient.shape, dtype=gradient.dtype, group=group)
-    return torch.empty(gradient.shape, dtype=gradient.dtype, device=gradient.device)
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 class _Exchange:
@@ -141,6 +136,7 @@ class _Exchange:
             work.wait()
             if parameter.grad is not gradient or gradient._version != version:
                 changed.append(gradient.shape)
+                parameter.grad = gradient  # so that a script that goes on after the error has the average
             gradient.detach().copy_(self._compression.decompress(sent, context))
         self._sent.clear()
         self._counts = [0] * len(self._parameters)
@@ -209,22 +205,21 @@ class _Exchange:
                     f"{tuple(parameter.shape)} is sparse; make the embedding with sparse=False, or say "
                     "sparse_as_dense=True")
             parameter.grad = parameter.grad.to_dense()
-        group = self._own.group
         sent, context = self._compression.compress(parameter.grad)
-        if sent is parameter.grad:
-            sent = self._copy_of_next(sent, group)
-        work = dist.all_reduce(sent, op=self._op, group=group, async_op=True)
+        if _share_memory(sent, parameter.grad):
+            sent = self._copy_of_next(sent)
+        work = dist.all_reduce(sent, op=self._op, group=self._own.group, async_op=True)
         self._sent.append((work, parameter.grad, parameter.grad._version, sent, context))
 
-    def _copy_of_next(self, gradient: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    def _copy_of_next(self, gradient: torch.Tensor) -> torch.Tensor:
         """What is sent of the next parameter. A script may write to ``grad.data`` meanwhile, which no version tells of.
 
-        In memory that ranks share an all_reduce is faster than in that of the gradient, which pays for a part of the copy.
+        The memory of copies is kept: new memory in each step costs more than the copy.
         """
         index = len(self._sent)
         copy = self._copies.get(index)
         if copy is None or (copy.shape, copy.dtype, copy.device) != (gradient.shape, gradient.dtype, gradient.device):
-            copy = self._copies[index] = _memory_like(gradient, group)
+            copy = self._copies[index] = torch.empty(gradient.shape, dtype=gradient.dtype, device=gradient.device)
         return copy.copy_(gradient.detach())
 
     def _before_update(self) -> None:
