@@ -317,6 +317,16 @@ def storages_replaced(rank):
             dist.barrier()
             assert not any(other.any() for other in others)
             assert tensor.tolist() == [0, 0, 0]
+    # Results that arrive elsewhere go where the outputs lay when the call was made.
+    columns = torch.ones(256, 256).t()[:, :200]
+    alias = columns.view_as(columns)
+    outputs = [torch.zeros(1000) for _ in range(size)]
+    works = [dist.all_reduce(columns, async_op=True), dist.all_gather(outputs, torch.full((1000,), rank + 1.0), async_op=True)]
+    columns.data = outputs[0].data = torch.zeros(3)
+    for work in works:
+        work.wait()
+    assert columns.tolist() == [0, 0, 0] and alias.eq(size).all()
+    assert [output.unique().tolist() for output in outputs] == [[0], *([rank + 1] for rank in range(1, size))]
 
 
 def storages_freed_or_cut(rank):

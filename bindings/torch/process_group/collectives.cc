@@ -66,9 +66,13 @@ bool AllEqual(const std::vector<std::int64_t>& counts) {
 // Lets the results that arrive in `room` go on to `outputs`, where these do not lie in `room`.
 void DistributeAfter(Calls& calls, const at::Tensor& room, at::TensorList outputs) {
   if (room.is_alias_of(outputs[0])) return;
-  for (const at::Tensor& output : outputs) CheckOutput(output);
+  std::vector<at::Tensor> aliases;
+  for (const at::Tensor& output : outputs) {
+    CheckOutput(output);
+    aliases.push_back(AliasOf(output));
+  }
   calls.held.push_back(room);
-  calls.finish = [room, list = outputs.vec(), earlier = std::move(calls.finish)] {
+  calls.finish = [room, list = std::move(aliases), earlier = std::move(calls.finish)] {
     if (earlier) earlier();
     Distribute(room, list);
   };

@@ -58,7 +58,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, i
     if (!room.is_same(tensor)) {
       CheckOutput(tensor);
       calls.held.push_back(room);
-      calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
+      calls.finish = [room, alias = AliasOf(tensor)] { CopyQuietly(room, alias); };
     }
     return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,
                     from == kAnySource ? "tutti:recv_any_source" : "tutti:recv");

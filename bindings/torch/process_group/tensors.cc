@@ -115,6 +115,8 @@ at::Tensor& OnlyTensor(const char* call, const char* argument, std::vector<at::T
   return tensors[0];
 }
 
+at::Tensor AliasOf(const at::Tensor& tensor) { return tensor.detach(); }
+
 at::Tensor PlainRoomFor(const at::Tensor& tensor) {
   return IsPlain(tensor) ? tensor : at::empty(tensor.sizes(), tensor.options().memory_format(std::nullopt));
 }

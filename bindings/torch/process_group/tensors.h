@@ -31,6 +31,10 @@ void CheckTensors(const char* call, const char* argument, at::TensorList tensors
 // The only tensor of `tensors`, checked; throws when there is not exactly one.
 at::Tensor& OnlyTensor(const char* call, const char* argument, std::vector<at::Tensor>& tensors);
 
+// The memory of `tensor` as a tensor of its own, for a step that follows a call: `tensor` may be given other memory
+// while the call is under way.
+at::Tensor AliasOf(const at::Tensor& tensor);
+
 // Memory for the elements of `tensor`, in order: the tensor itself when it is plain, otherwise new memory.
 at::Tensor PlainRoomFor(const at::Tensor& tensor);
 
