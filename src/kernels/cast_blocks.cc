@@ -87,7 +87,7 @@ template <class Rounding>
 void EncodeAllCasts(const Rounding& rounding, const float* values, std::size_t count, std::uint8_t* message) {
   std::size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const ReadAhead<Access::kRead> ahead(values, count * sizeof(float), kReadDistance);
+  const ReadAhead<Access::kRead> ahead(values, count * sizeof(float), kCastDistance);
   const hn::CappedTag<float, 16> d;
   const hn::Repartition<std::uint8_t, hn::Rebind<std::uint16_t, hn::CappedTag<float, 16>>> bytes;
   for (; i + kStride <= count; i += kStride) {

@@ -24,7 +24,7 @@ HWY_INLINE hn::Mask<D> IsEitherNaN(D, hn::Vec<D> a, hn::Vec<D> b) {
 #if HWY_TARGET == HWY_AVX2
   if constexpr (sizeof(a) == 32) return hn::Mask<D>{_mm256_cmp_ps(a.raw, b.raw, _CMP_UNORD_Q)};
 #endif
-#if HWY_TARGET == HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if constexpr (sizeof(a) == 64) return hn::Mask<D>{_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_UNORD_Q)};
 #endif
   return hn::Or(hn::IsNaN(a), hn::IsNaN(b));

@@ -28,38 +28,36 @@ inline float DivisorOf(const Grid& grid) { return grid.step > 0 ? grid.step : 1.
 // - the product is off by two units in its last place at most, so that the remainder is exact;
 // - the corrected product is within 2^-22 units of the true quotient, before it is rounded;
 // - the true quotient is at least 2^-17 units from the middle between two floats, so that both are rounded alike.
-// A power of two brings steps near 1, so that nothing overflows. What underflows are quotients far below 1/2: they need
-// not equal those of a division, but are rounded to level 0 as these are.
+// What underflows are quotients far below 1/2: they need not equal those of a division, but are rounded to level 0 as
+// these are.
 class StepDivider {
  public:
-  explicit StepDivider(const Grid& grid) : StepDivider(grid.base, DivisorOf(grid)) {}
+  explicit StepDivider(const Grid& grid)
+      : base_(grid.base), step_(DivisorOf(grid)), reciprocal_(1.0f / DivisorOf(grid)) {}
+
+  // Whether no result is near the largest or the smallest floats.
+  static HWY_INLINE bool Serves(const Grid& grid) {
+    const float step = DivisorOf(grid);
+    return step >= 0x1p-60f && step <= 0x1p60f;
+  }
 
   // (value - grid.base) / grid.step
   template <class D>
   HWY_INLINE hn::Vec<D> LevelOf(D d, hn::Vec<D> value) const {
     const auto reciprocal = hn::Set(d, reciprocal_);
-    const auto difference = hn::MulSub(value, hn::Set(d, scale_), hn::Set(d, base_));
+    const auto difference = hn::Sub(value, hn::Set(d, base_));
     const auto product = hn::Mul(difference, reciprocal);
     const auto remainder = hn::NegMulAdd(product, hn::Set(d, step_), difference);
     return hn::MulAdd(remainder, reciprocal, product);
   }
 
  private:
-  StepDivider(float base, float step)
-      : scale_(step < 0x1p-60f  ? 0x1p96f
-               : step > 0x1p60f ? 0x1p-64f
-                                : 1.0f),
-        base_(scale_ * base),
-        step_(scale_ * step),
-        reciprocal_(1.0f / step_) {}
-
-  const float scale_;
   const float base_;
   const float step_;
   const float reciprocal_;
 };
 
-// Divides by the step of a grid, also where quotients are the smallest.
+// Divides by the step of any grid, also where quotients are the smallest.
 class PlainDivider {
  public:
   explicit PlainDivider(const Grid& grid) : base_(grid.base), step_(DivisorOf(grid)) {}
@@ -102,6 +100,7 @@ class LevelCoder {
 
 // An encoder gives integers for `value`, which are elements `index` … of the block. Their codes are the nearest numbers
 // of one byte, limited.
+template <class Divider>
 class GridEncoder {
  public:
   explicit GridEncoder(const Grid& grid) : divider_(grid), coder_(grid) {}
@@ -116,11 +115,7 @@ class GridEncoder {
   }
 
  private:
-#if HWY_NATIVE_FMA
-  const StepDivider divider_;
-#else
-  const PlainDivider divider_;
-#endif
+  const Divider divider_;
   const LevelCoder coder_;
 };
 
@@ -169,7 +164,7 @@ HWY_INLINE void EncodeVector(D d, const Coder& coder, const float* values, std::
 template <class D, class Coder>
 HWY_INLINE void EncodeFour(D d, const Coder& coder, const float* values, std::size_t index, std::uint8_t* codes) {
   const std::size_t lanes = hn::Lanes(d);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   const hn::Repartition<std::uint8_t, D> du8;
   const hn::Repartition<std::int16_t, D> di16;
   const hn::RebindToSigned<D> di32;

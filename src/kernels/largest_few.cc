@@ -64,7 +64,7 @@ std::size_t AppendAllLarge(const float* values, std::size_t size, std::uint32_t 
   const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> one;
   const auto signed_least = static_cast<std::int32_t>(least);
-  const ReadAhead<Access::kRead> ahead(values, size * sizeof(float), kReadDistance);
+  const ReadAhead<Access::kRead> ahead(values, size * sizeof(float), kSearchDistance);
   std::size_t count = 0;
   std::size_t i = 0;
   for (; i + kStride <= size && count <= kMax; i += kStride) {

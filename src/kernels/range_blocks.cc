@@ -62,10 +62,10 @@ HWY_INLINE void DecodeCodes(const Coder& coder, const std::uint8_t* code, std::s
   }
 }
 
-// Blocks whose levels are placed before any of the blocks is encoded, because to place levels takes many steps of which
-// each waits for the one before: those of several blocks overlap.
+// Small blocks whose levels are placed before any of the blocks is encoded, because to place levels takes many steps of
+// which each waits for the one before: those of several blocks overlap.
 constexpr std::size_t kMaxBlocks = 32;
-constexpr std::int64_t kCachedElements = 1024;  // stay in the cache between the two passes over them
+constexpr std::int64_t kCachedElements = 1024;  // stay in the first cache between the two passes over them
 
 std::int64_t BlocksAtOnce(std::int64_t block) {
   return std::clamp<std::int64_t>(kCachedElements / block, 1, kMaxBlocks);
@@ -118,11 +118,14 @@ HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout,
     for (std::int64_t k = 0; k < n; ++k) {
       const BlockPlace<std::uint8_t> place = PlaceOf(layout, first + k, message);
       const auto count = static_cast<std::size_t>(place.elements);
-      if (HWY_LIKELY(prepared[k] != nullptr)) {
-        EncodeCodes<Scheme::kBits>(scheme.EncoderOf(levels[k], place.index), prepared[k], count, values.Ahead(),
+      if (HWY_UNLIKELY(prepared[k] == nullptr)) {
+        std::memset(place.code, 0, CodeBytes<Scheme::kBits>(count));
+      } else if (Scheme::HasQuickEncoder(levels[k])) {
+        EncodeCodes<Scheme::kBits>(scheme.QuickEncoderOf(levels[k], place.index), prepared[k], count, values.Ahead(),
                                    place.code);
       } else {
-        std::memset(place.code, 0, CodeBytes<Scheme::kBits>(count));
+        EncodeCodes<Scheme::kBits>(scheme.EncoderOf(levels[k], place.index), prepared[k], count, values.Ahead(),
+                                   place.code);
       }
     }
   }
@@ -133,7 +136,7 @@ void EncodeValues(const Scheme& scheme, const MessageLayout& layout, const Rotat
                   std::uint8_t* message) {
   const bool stays_in_cache = layout.block <= 4 * kCachedElements;
   const std::size_t bytes = stays_in_cache ? static_cast<std::size_t>(layout.count) * sizeof(float) : 0;
-  const ReadAhead<Access::kRead> ahead(values, bytes, kReadDistance);
+  const ReadAhead<Access::kRead> ahead(values, bytes, kRangeDistance);
   if constexpr (Scheme::kBits == 4) {
     if (rotation != nullptr) {
       HWY_ALIGN float scratch[Rotation::kMaxElements];

@@ -12,9 +12,12 @@
 
 namespace tutti::kernels {
 
-// How far ahead codecs fetch, in bytes: the values that they encode, those that they decode to, and messages that they
-// decode. Measured out of the cache.
-inline constexpr std::size_t kReadDistance = 4096;
+// How far ahead codecs fetch, in bytes: the values that they encode (of blocks with a range, in casts, and where few
+// values are chosen or signs taken), those that they decode to, and messages that they decode. Measured out of the
+// cache.
+inline constexpr std::size_t kRangeDistance = 4096;
+inline constexpr std::size_t kCastDistance = 3072;
+inline constexpr std::size_t kSearchDistance = 6144;
 inline constexpr std::size_t kUpdateDistance = 16384;
 inline constexpr std::size_t kCodeDistance = 4096;
 

@@ -97,7 +97,7 @@ HWY_INLINE void UnpackSigns(float scale, const std::uint8_t* bits, std::size_t c
 }
 
 void EncodeSignsHere(const MessageLayout& layout, const float* values, std::uint8_t* message) {
-  const ReadAhead<Access::kRead> ahead(values, static_cast<std::size_t>(layout.count) * sizeof(float), kReadDistance);
+  const ReadAhead<Access::kRead> ahead(values, static_cast<std::size_t>(layout.count) * sizeof(float), kSearchDistance);
   for (std::int64_t index = 0; index < layout.blocks; ++index) {
     const BlockPlace<std::uint8_t> place = PlaceOf(layout, index, message);
     const auto count = static_cast<std::size_t>(place.elements);
