@@ -28,7 +28,7 @@ inline float DivisorOf(const Grid& grid) { return grid.step > 0 ? grid.step : 1.
 // - the product is off by two units in its last place at most, so that the remainder is exact;
 // - the corrected product is within 2^-22 units of the true quotient, before it is rounded;
 // - the true quotient is at least 2^-17 units from the middle between two floats, so that both are rounded alike.
-// What underflows are quotients far below 1/2: they need not equal those of a division, but are rounded to level 0 as
+// Quotients that underflow are far below 1/2: they need not equal those of a division, but are rounded to level 0 as
 // these are.
 class StepDivider {
  public:
@@ -101,28 +101,23 @@ class LevelCoder {
 // An encoder gives integers for `value`, which are elements `index` … of the block. Their codes are the nearest numbers
 // of one byte, limited.
 template <class Divider>
-class GridEncoder {
+class GridEncoder : public LevelCoder {
  public:
-  explicit GridEncoder(const Grid& grid) : divider_(grid), coder_(grid) {}
+  explicit GridEncoder(const Grid& grid) : LevelCoder(grid), divider_(grid) {}
 
   template <class D>
   HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
-    return coder_.Round(d, divider_.LevelOf(d, value));
-  }
-  template <class DU8>
-  HWY_INLINE hn::Vec<DU8> Limit(DU8 d, hn::Vec<DU8> codes) const {
-    return coder_.Limit(d, codes);
+    return Round(d, divider_.LevelOf(d, value));
   }
 
  private:
   const Divider divider_;
-  const LevelCoder coder_;
 };
 
 // The encoder with stochastic rounding, which sometimes rounds even the smallest quotient up, and so divides.
-class RandomGridEncoder {
+class RandomGridEncoder : public LevelCoder {
  public:
-  RandomGridEncoder(const Grid& grid, RandomStream random) : divider_(grid), coder_(grid), random_(random) {}
+  RandomGridEncoder(const Grid& grid, RandomStream random) : LevelCoder(grid), divider_(grid), random_(random) {}
 
   template <class D>
   HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Encode(D d, hn::Vec<D> value, std::size_t index) const {
@@ -130,16 +125,11 @@ class RandomGridEncoder {
     const auto below = hn::Floor(level);
     const auto unit = UnitsFromWords(d, RandomWords(hn::RebindToUnsigned<D>(), random_, index));
     const auto up = hn::IfThenElseZero(hn::Lt(unit, hn::Sub(level, below)), hn::Set(d, 1.0f));
-    return coder_.Round(d, hn::Add(below, up));
-  }
-  template <class DU8>
-  HWY_INLINE hn::Vec<DU8> Limit(DU8 d, hn::Vec<DU8> codes) const {
-    return coder_.Limit(d, codes);
+    return Round(d, hn::Add(below, up));
   }
 
  private:
   const PlainDivider divider_;
-  const LevelCoder coder_;
   const RandomStream random_;
 };
 

@@ -1,4 +1,4 @@
-// What a child needs that a test has forked from a process with threads, where sanitizers watch both.
+// Children that a test forks from a process with threads, where sanitizers watch both processes.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ bool OthersRest() {
 
 // AddressSanitizer's allocator in GCC 12 has locks that fork() does not release in the child: a child that is forked
 // while another thread allocates waits forever when it allocates itself. A fork therefore waits until all other
-// threads sleep, for a second at most.
+// threads sleep, for a second at most. A thread that wakes just then is not noticed.
 void AwaitRest() {
   for (const absl::Time end = absl::Now() + absl::Seconds(1); !OthersRest() && absl::Now() < end;) {
     absl::SleepFor(absl::Microseconds(100));
