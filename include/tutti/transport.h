@@ -59,7 +59,7 @@ class Endpoint {
   // could not be read, because the peer has ended, has no memory there or forbids it meanwhile, and `to` holds
   // anything; unless the peer has said goodbye, Check then reports its loss. Where `is_lent` says, after a copy that
   // has failed, that the peer no longer lends the memory, a failure is no fault of a peer that lives, and not reported.
-  // What is copied while the peer changes the memory is undefined. Takes as long as the copy.
+  // The copy of memory that the peer changes meanwhile is undefined. Takes as long as the copy.
   virtual bool ReadProcess(void* /*to*/, std::uint64_t /*place*/, std::int64_t /*bytes*/,
                            absl::FunctionRef<bool()> /*is_lent*/) {
     return false;
