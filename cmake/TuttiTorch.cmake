@@ -82,31 +82,31 @@ set(tutti_torch_mistake "")
 if(NOT TUTTI_TORCH OR TARGET tutti_libtorch)  # find_package(tutti) may be called again
   return()
 endif()
-set(torch_dir "")  # not one that the project happens to have
-tutti_find_torch(torch_dir)
-if(NOT torch_dir OR NOT EXISTS ${torch_dir}/include/torch/csrc/api/include/torch/torch.h
-   OR NOT EXISTS ${torch_dir}/lib/libtorch_cpu.so)
-  string(REGEX REPLACE "(.+)" " in \\1" place "${torch_dir}")
-  set(installer "")
+set(tutti_torch_dir "")
+tutti_find_torch(tutti_torch_dir)
+if(NOT tutti_torch_dir OR NOT EXISTS ${tutti_torch_dir}/include/torch/csrc/api/include/torch/torch.h
+   OR NOT EXISTS ${tutti_torch_dir}/lib/libtorch_cpu.so)
+  string(REGEX REPLACE "(.+)" " in \\1" tutti_torch_place "${tutti_torch_dir}")
+  set(tutti_torch_installer "")
   if(PROJECT_IS_TOP_LEVEL)
-    set(installer ", run `.ci/install torch`")
+    set(tutti_torch_installer ", run `.ci/install torch`")
   endif()
-  tutti_without_torch("libtorch not found${place}: set TUTTI_TORCH_DIR to the folder that has include/ and lib/ (in a \
-Python environment: site-packages/torch)" "${installer}, or turn the adapter off with -DTUTTI_TORCH=OFF")
+  tutti_without_torch("libtorch not found${tutti_torch_place}: set TUTTI_TORCH_DIR to the folder that has include/ and \
+lib/ (in a Python environment: site-packages/torch)" "${tutti_torch_installer}, or turn the adapter off with -DTUTTI_TORCH=OFF")
 endif()
 
-set(line "")
-if(EXISTS ${torch_dir}/version.py)
-  file(STRINGS ${torch_dir}/version.py line REGEX "^__version__ = ")
-elseif(EXISTS ${torch_dir}/build-version)
-  file(STRINGS ${torch_dir}/build-version line LIMIT_COUNT 1)
+set(tutti_torch_line "")
+if(EXISTS ${tutti_torch_dir}/version.py)
+  file(STRINGS ${tutti_torch_dir}/version.py tutti_torch_line REGEX "^__version__ = ")
+elseif(EXISTS ${tutti_torch_dir}/build-version)
+  file(STRINGS ${tutti_torch_dir}/build-version tutti_torch_line LIMIT_COUNT 1)
 endif()
-string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TUTTI_TORCH_VERSION "${line}")
+string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TUTTI_TORCH_VERSION "${tutti_torch_line}")
 if(NOT TUTTI_TORCH_VERSION)
-  tutti_without_torch("libtorch in ${torch_dir} is of an unknown version, as version.py and build-version say \
+  tutti_without_torch("libtorch in ${tutti_torch_dir} is of an unknown version, as version.py and build-version say \
 none: the adapter needs 2.11 or newer" "")
 elseif(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
-  tutti_without_torch("libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer" "")
+  tutti_without_torch("libtorch ${TUTTI_TORCH_VERSION} in ${tutti_torch_dir}: the adapter needs 2.11 or newer" "")
 endif()
 if(TUTTI_TORCH_DIR)
   # Kept, because a build runs CMake again by itself, perhaps without the variable in the environment. A folder that is
@@ -114,21 +114,21 @@ if(TUTTI_TORCH_DIR)
   set_property(CACHE TUTTI_TORCH_DIR PROPERTY VALUE "${TUTTI_TORCH_DIR}")
 endif()
 if(NOT tutti_FIND_QUIETLY)
-  message(STATUS "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}")
+  message(STATUS "libtorch ${TUTTI_TORCH_VERSION} in ${tutti_torch_dir}")
 endif()
 
 foreach(library c10 torch_cpu)
   add_library(tutti_${library} SHARED IMPORTED)
   set_target_properties(tutti_${library} PROPERTIES
-    IMPORTED_LOCATION ${torch_dir}/lib/lib${library}.so
-    INTERFACE_INCLUDE_DIRECTORIES "${torch_dir}/include;${torch_dir}/include/torch/csrc/api/include")
+    IMPORTED_LOCATION ${tutti_torch_dir}/lib/lib${library}.so
+    INTERFACE_INCLUDE_DIRECTORIES "${tutti_torch_dir}/include;${tutti_torch_dir}/include/torch/csrc/api/include")
 endforeach()
 add_library(tutti_libtorch INTERFACE IMPORTED)
 target_link_libraries(tutti_libtorch INTERFACE tutti_torch_cpu tutti_c10 Threads::Threads)
 
 # libtorch_python, which Python's own process loads; only wheels have it.
-if(EXISTS ${torch_dir}/lib/libtorch_python.so)
+if(EXISTS ${tutti_torch_dir}/lib/libtorch_python.so)
   add_library(tutti_torch_python SHARED IMPORTED)
-  set_target_properties(tutti_torch_python PROPERTIES IMPORTED_LOCATION ${torch_dir}/lib/libtorch_python.so)
-  set(TUTTI_TORCH_LIBRARIES_DIR ${torch_dir}/lib)
+  set_target_properties(tutti_torch_python PROPERTIES IMPORTED_LOCATION ${tutti_torch_dir}/lib/libtorch_python.so)
+  set(TUTTI_TORCH_LIBRARIES_DIR ${tutti_torch_dir}/lib)
 endif()

@@ -74,6 +74,22 @@ class FindTorch(unittest.TestCase):
         torch = stub(self.folder / "module")
         self.expect(self.by_pip(self.python(), PYTHONPATH=str(self.folder / "module")), torch)
 
+    def test_variables_of_the_project_stay_as_they_are(self):
+        """`find_package(tutti COMPONENTS torch)` includes the file, too, among the variables of another project."""
+        torch = stub(self.folder / "module")
+        (self.folder / "CMakeLists.txt").write_text(PROJECT.replace("include(", """
+get_cmake_property(before VARIABLES)
+include(""") + """
+get_cmake_property(after VARIABLES)
+list(REMOVE_ITEM after ${before} before)
+list(FILTER after INCLUDE REGEX "^[a-z]")
+list(FILTER after EXCLUDE REGEX "^tutti_")
+message(STATUS "variables: [${after}]")
+""", encoding="utf-8")
+        made = self.configure(f"-DTUTTI_TORCH_DIR={torch}")
+        self.expect(made, torch)
+        self.assertIn("variables: []", made[0])
+
     def test_pip_says_what_to_do_where_the_build_has_a_python_of_its_own(self):
         python = self.python()
         said, well = self.by_pip(python)
