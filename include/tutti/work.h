@@ -18,15 +18,18 @@ class Call;
 // The result of a call that was submitted to a communicator. Movable, not copyable; several threads may use it at the
 // same time, but not while one of them moves or destroys it. Dropping a Work does not cancel the call: the buffers must
 // stay valid until the call has ended. A Work may outlive its communicator, whose destruction ends every unfinished
-// call with Aborted.
+// call with Aborted. A Work that was moved from is done, and its waits return FailedPrecondition.
 class Work {
  public:
-  Work() = default;
+  Work() = default;  // of no call: done, with OK
   // Makes the Work of a call that has ended already, such as one that was refused.
   explicit Work(absl::Status status) : status_(std::move(status)) {}
   // Adopts one reference to `call`, for its run number `run`.
   Work(Call* call, std::uint32_t run) : call_(call), run_(run) {}
-  Work(Work&& other) noexcept { swap(other); }
+  Work(Work&& other) noexcept {
+    swap(other);
+    other.moved_from_ = true;
+  }
   Work& operator=(Work&& other) noexcept {
     Work(std::move(other)).swap(*this);
     return *this;
@@ -35,6 +38,7 @@ class Work {
   void swap(Work& other) noexcept {
     std::swap(call_, other.call_);
     std::swap(run_, other.run_);
+    std::swap(moved_from_, other.moved_from_);
     std::swap(status_, other.status_);
   }
 
@@ -93,8 +97,11 @@ class Work {
   void AwaitElsewhere();
 
  private:
+  absl::Status StatusWithoutCall() const;
+
   Call* call_ = nullptr;
   std::uint32_t run_ = 0;
+  bool moved_from_ = false;
   absl::Status status_;
 };
 

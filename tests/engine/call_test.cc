@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -58,6 +59,21 @@ TEST(Call, HasItsOutputBeforeThePeersHaveSent) {
       EXPECT_NEAR(early[0], 1.5f, 0.01f);
       ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
     }
+  });
+}
+
+TEST(Call, IsWaitedForByTheWorkThatItWasMovedTo) {
+  RunWorld(2, [&](Communicator& comm) {
+    float value = 1;
+    Work first = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum);
+    Work second = std::move(first);
+    EXPECT_EQ(first.Wait().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(second.Wait(), absl::OkStatus());
+    EXPECT_EQ(value, 2);
+    first = std::move(second);
+    EXPECT_EQ(first.Wait(), absl::OkStatus());
+    EXPECT_EQ(second.WaitForOutput().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Work().Wait(), absl::OkStatus());
   });
 }
 
