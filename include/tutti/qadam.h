@@ -94,14 +94,16 @@ class QAdam final : public MomentumSource {
   // ended since the last step, or another one was begun after it and has not ended (it may have been given up): nothing
   // is changed then. Allocates nothing. With freeze=variance, Step is collective in the steps that look at the norm.
   // `untouched`, ascending, lists parameters that keep their weights, m and v, as torch keeps those without a gradient;
-  // equal on all ranks (Synchronizer::used tells which parameters no rank has used).
+  // equal on all ranks (Synchronizer::used tells which parameters no rank has used). InvalidArgument where it is not
+  // ascending or names no parameter: nothing is changed then, and Step may be called again.
   absl::Status Step(absl::Span<const int> untouched = {});
 
   const std::vector<Group>& groups() const { return groups_; }
   // Replaces the options of group `g`, between a step and the next backward; equal on all ranks. InvalidArgument names
   // the field.
   absl::Status SetGroup(int g, const Group& group);
-  // Tells that the weights of parameter `i` have moved to `data`. Between steps only.
+  // Tells that the weights of parameter `i`, at least 0 and less than their number, have moved to `data`. Between steps
+  // only.
   void SetWeights(int i, void* data) { weights_[i].data = data; }
 
   std::int64_t step() const { return step_; }  // steps taken, those before the state was saved included

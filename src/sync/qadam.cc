@@ -260,6 +260,14 @@ void QAdam::ReplaceGradient(int i, void* stream) {
 }
 
 absl::Status QAdam::Step(absl::Span<const int> untouched) {
+  const int count = static_cast<int>(weights_.size());
+  for (std::size_t k = 0; k < untouched.size(); ++k) {
+    const int least = k == 0 ? 0 : untouched[k - 1] + 1;
+    if (untouched[k] >= least && untouched[k] < count) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", synchronizer_.impl_->context.communicator.rank(), ": QAdam::Step: untouched[", k, "] is ",
+                     untouched[k], ", must be at least ", least, " and less than the number of parameters, ", count));
+  }
   if (absl::Status exchanged = synchronizer_.BeforeStep(); !exchanged.ok()) return exchanged;
   if (synchronizer_.step() != step_of_end_) {
     return absl::FailedPreconditionError(
@@ -268,7 +276,7 @@ absl::Status QAdam::Step(absl::Span<const int> untouched) {
   }
   step_of_end_ = kNoStep;
   ++step_;
-  for (int i = 0; i < static_cast<int>(weights_.size()); ++i) {
+  for (int i = 0; i < count; ++i) {
     if (!std::binary_search(untouched.begin(), untouched.end(), i)) UpdateWeights(i);
   }
   return frozen_ ? absl::OkStatus() : EndStepOfWarmUp();

@@ -80,6 +80,24 @@ TEST(QAdam, AStepAfterABackwardThatHasNotEndedIsAnError) {
   });
 }
 
+TEST(QAdam, ParametersToLeaveAloneAreListedInOrder) {
+  RunWorld(1, [](Communicator& world) {
+    QAdamTrainer trainer(world, QAdamOptions());
+    const Tensors before = trainer.weights;
+    ASSERT_EQ(trainer.Backward(1, SomeGradient), absl::OkStatus());
+    for (const std::vector<int>& wrong : {std::vector{1, 0}, {1, 1}, {-1}, {0, 3}}) {
+      const absl::Status refused = trainer.qadam->Step(wrong);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 0: QAdam::Step: untouched["));
+      EXPECT_EQ(trainer.weights, before);
+    }
+    ASSERT_EQ(trainer.qadam->Step({0, 2}), absl::OkStatus());
+    EXPECT_EQ(trainer.weights[0], before[0]);
+    EXPECT_NE(trainer.weights[1], before[1]);
+    EXPECT_EQ(trainer.weights[2], before[2]);
+  });
+}
+
 struct Mistake {
   std::string name;
   std::function<void(std::vector<QAdam::Weights>&, std::vector<QAdam::Group>&)> make;
