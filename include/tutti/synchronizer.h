@@ -182,7 +182,7 @@ class Synchronizer {
   // is no parameter `i`. The second form names the stream on which a gradient of a GPU is computed, where that is not
   // the one of SetStream; the stream must live until FinishBackward, and add to the view after what was on the stream
   // of SetStream when BeginBackward returned. The stream is not cudaStreamPerThread, which another thread would take
-  // for that thread's own.
+  // for that thread's own. Outside of a backward a mark has no effect.
   void MarkReady(int i);
   void MarkReady(int i, void* stream);
   // The parameters that are not marked ready in this step; those without elements need no mark, and are always used.

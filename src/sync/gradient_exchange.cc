@@ -180,12 +180,12 @@ absl::Status GradientExchange::Finish() {
     // On a GPU only the stream waits.
     const auto finish_all = context_.memory->on_device() ? FinishOutputs : FinishAll;
     if (used_.data() == nullptr) {
-      return context_.OrAbort(finish_all(absl::MakeSpan(buckets_), context_.statistics));
+      return failed_ = context_.OrAbort(finish_all(absl::MakeSpan(buckets_), context_.statistics));
     }
     Work agreement = AgreeOnUsed(missing);
     absl::Status status = finish_all(absl::MakeSpan(buckets_), context_.statistics);
     status.Update(agreement.Wait());
-    return context_.OrAbort(std::move(status));
+    return failed_ = context_.OrAbort(std::move(status));
   }
   in_step_ = false;
   return absl::OkStatus();
@@ -246,6 +246,7 @@ void GradientExchange::TakeOver(const GradientExchange& former) {
 }
 
 absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
+  if (!failed_.ok()) return failed_;
   if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
   // On the host, too, buckets of a backward that an exception has ended may be on their way, with their states.
   absl::Status ended;
@@ -284,6 +285,7 @@ absl::Status GradientExchange::CancelBackward() {
   SyncStatistics unused;
   for (int b = 0; has_launched() && b < ready_.launched(); ++b) status.Update(buckets_[b].Finish(unused));
   in_step_ = false;
+  synchronizing_ = false;
   return status;
 }
 
@@ -293,7 +295,7 @@ absl::Status GradientExchange::Fail(const absl::Status& mistake) {
   SyncStatistics unused;
   for (int b = 0; b < ready_.launched(); ++b) (void)buckets_[b].Finish(unused);
   in_step_ = false;
-  return mistake;
+  return failed_ = mistake;
 }
 
 void GradientExchange::ZeroGradients() {

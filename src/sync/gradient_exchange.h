@@ -89,6 +89,7 @@ class GradientExchange : public Exchange {
   bool holds_sums_ = false;     // views may hold the sums that the last exchange left there
   bool in_step_ = false;
   bool exchanged_ = false;  // gradients were exchanged since the optimizer's last step
+  absl::Status failed_;     // the error with which the last exchange ended
 };
 
 // Momentum, which the algorithm's own optimizer makes of gradients just before they leave.

@@ -240,6 +240,44 @@ TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
   });
 }
 
+// A late hook must send nothing: peers may be in another call.
+TEST(Synchronizer, AMarkOutsideOfABackwardHasNoEffect) {
+  RunWorld(2, [&](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    const auto mark_all = [&] {
+      for (int i : {5, 4, 3, 2, 1, 0}) synchronizer->MarkReady(i);
+    };
+    if (world.rank() == 0) mark_all();
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    ASSERT_TRUE(synchronizer->CancelBackward().ok());
+    if (world.rank() == 0) mark_all();
+    ASSERT_TRUE(world.Barrier().Wait().ok());
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    mark_all();
+    ASSERT_TRUE(synchronizer->FinishBackward().ok());
+    if (world.rank() == 0) mark_all();
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    mark_all();
+    EXPECT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+  });
+}
+
+TEST(Synchronizer, HasNoStateToSaveAfterAnExchangeThatFailed) {
+  RankBarrier made(2);
+  RunWorld(2, {.barrier = &made}, [&](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    EXPECT_NE(synchronizer->SaveState(), "");
+    made.Wait();
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    if (world.rank() == 1) return world.Abort(absl::AbortedError("enough"));
+    for (int i : {5, 4, 3, 2, 1, 0}) synchronizer->MarkReady(i);
+    EXPECT_FALSE(synchronizer->FinishBackward().ok());
+    EXPECT_EQ(synchronizer->SaveState(), "");
+  });
+}
+
 TEST(Synchronizer, AMarkOfNoParameterIsAnError) {
   for (const int number : {-1, 6}) {
     RunWorld(1, [&](Communicator& world) {
