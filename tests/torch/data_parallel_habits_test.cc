@@ -67,9 +67,9 @@ TEST(TorchLoad, IsAnErrorForAStrategyThatKnowsWhereWeightsLie) {
     Train(net, replicas, optimizer, data, world, 2);
     LoadOtherWeights(net, saved);
     const torch::Tensor loss = data.Loss(net, world.rank(), world.size());
-    EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("create another DataParallel"));
-    EXPECT_THAT(ErrorOf([&] { replicas.Flush(); }), HasSubstr("create another DataParallel"));
-    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("create another DataParallel"));
+    EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("destroy this DataParallel"));
+    EXPECT_THAT(ErrorOf([&] { replicas.Flush(); }), HasSubstr("destroy this DataParallel"));
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("destroy this DataParallel"));
   });
 }
 
@@ -98,6 +98,20 @@ TEST(DataParallel, OnlyOneMayHookAModule) {
     Linear net(4, 2);
     const DataParallel replicas(world, *net);
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *net); }), AllOf(HasSubstr("weight"), HasSubstr("wrapped twice")));
+  });
+}
+
+TEST(TorchLoad, LeavesNoRoomForASecondDataParallel) {
+  RunWorld(1, [&](Communicator& world) {
+    Linear net(4, 2);
+    std::stringstream saved;
+    torch::save(net, saved);
+    {
+      const DataParallel replicas(world, *net);
+      torch::load(net, saved);
+      EXPECT_THAT(ErrorOf([&] { DataParallel(world, *net); }), HasSubstr("The first wrapper must be gone"));
+    }
+    const DataParallel anew(world, *net);
   });
 }
 

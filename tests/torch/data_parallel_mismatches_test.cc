@@ -146,6 +146,35 @@ TEST_P(MismatchedSteps, ARankThatLeavesEarly) {
   });
 }
 
+// A parameter that is not trained is overwritten by rank 0's, byte by byte.
+TEST(FrozenParameters, OfAnotherTypeOrShapeAreAnErrorOnAllRanks) {
+  const std::vector<std::vector<torch::Tensor>> pairs = {
+      {torch::ones({3}, torch::kFloat16), torch::ones({3}, torch::kBFloat16)},
+      {torch::ones({2, 3}), torch::ones({3, 2})},
+  };
+  for (const std::vector<torch::Tensor>& pair : pairs) {
+    RunWorld(2, [&](Communicator& world) {
+      torch::nn::Linear net(2, 2);
+      net->register_parameter("frozen", pair[world.rank()], /*requires_grad=*/false);
+      EXPECT_THAT(ErrorOf([&] { DataParallel(world, *net); }), HasSubstr("rank 1 has parameter frozen="));
+      EXPECT_TRUE(pair[world.rank()].eq(1).all().item<bool>());
+    });
+  }
+}
+
+TEST(FrozenParameters, ThatCannotBeWrittenAreAnErrorOnAllRanks) {
+  const std::vector<torch::Tensor> cannot = {torch::ones({1}).expand({5}), torch::ones({2, 2}).to_sparse(),
+                                             torch::ones({2}, torch::kMeta)};
+  for (const torch::Tensor& tensor : cannot) {
+    RunWorld(2, [&](Communicator& world) {
+      torch::nn::Linear net(2, 2);
+      net->register_parameter("frozen", world.rank() == 1 ? tensor : torch::ones(tensor.sizes()),
+                              /*requires_grad=*/false);
+      EXPECT_THAT(ErrorOf([&] { DataParallel(world, *net); }), HasSubstr("parameter frozen"));
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MismatchedSteps, ::testing::Values(Mapping::kAuto, Mapping::kNever),
                          [](const auto& test) { return test.param == Mapping::kAuto ? "Mapped" : "Messages"; });
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tutti/communicator.h"
 #include "tutti/torch/plain.h"
 #include "tutti/torch/streams.h"
@@ -41,19 +42,26 @@ inline std::string Name(Buffers buffers) {
   return "unknown";
 }
 
-// Unimplemented, with the reason, where ranks cannot write one another's values to `buffer` of a model on `device`.
-inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& buffer, torch::Device device) {
-  if (!(buffer.device().is_cpu() || buffer.device() == device) || buffer.layout() != torch::kStrided) {
+// Unimplemented, with the reason, where ranks cannot write one another's values to `tensor` of a model on `device`.
+// `name`: with its kind, as in "buffer running_mean".
+inline absl::Status CheckWritable(const std::string& name, const torch::Tensor& tensor, torch::Device device) {
+  if (!(tensor.device().is_cpu() || tensor.device() == device) || tensor.layout() != torch::kStrided) {
     const std::string where = device.is_cpu() ? "" : c10::str(" or ", device);
-    return absl::UnimplementedError(c10::str("buffer ", name, " is a ", buffer.layout(), " tensor on ", buffer.device(),
+    return absl::UnimplementedError(c10::str(name, " is a ", tensor.layout(), " tensor on ", tensor.device(),
                                              "; supported: dense tensors on the CPU", where));
   }
-  if (at::has_internal_overlap(buffer) == at::MemOverlap::Yes) {
-    return absl::UnimplementedError(absl::StrCat("elements of buffer ", name,
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    return absl::UnimplementedError(absl::StrCat("elements of ", name,
                                                  " share memory, as those of a tensor that expand() returned: register "
                                                  "its clone()"));
   }
   return absl::OkStatus();
+}
+
+// What ranks must have in common of a tensor that they write one another's values to.
+inline std::string CommonOf(const torch::Tensor& tensor) {
+  return absl::StrCat(c10::toString(tensor.scalar_type()), " ", absl::StrJoin(tensor.sizes(), "x"),
+                      tensor.is_cpu() ? "" : " on a GPU");
 }
 
 // The buffers of one call.

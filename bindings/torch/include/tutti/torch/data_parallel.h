@@ -14,12 +14,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
+#include "tutti/torch/broadcast_optimizer.h"
 #include "tutti/torch/module_watch.h"
 #include "tutti/torch/replicas.h"
 
@@ -37,8 +37,9 @@ using DataParallelOptions = ReplicasOptions;
 // broadcast there and by Broadcast(), compared by CheckReplicas(), and otherwise left alone. A parameter that is
 // registered, replaced, unfrozen or converted later is an error of the next backward(), Step or CheckReplicas; a buffer
 // may be, in the same step on all ranks, and is kept equal from then on. After torch::load into the module call
-// Broadcast(). With a strategy that exchanges weights, create a new DataParallel instead, because torch::load moves
-// weights to other memory; the next backward() says so. A module that no shared_ptr owns must outlive the DataParallel.
+// Broadcast(). With a strategy that exchanges weights, destroy the DataParallel and create a new one instead, because
+// torch::load moves weights to other memory; the next backward() says so. A module has one DataParallel at a time; a
+// module that no shared_ptr owns must outlive it.
 //
 // A module may be on a GPU, with a communicator of that GPU (CommunicatorOptions::cuda_device). Then the host goes on
 // while gradients and weights travel: backward() and Step let torch's current stream wait, on which the program
@@ -57,9 +58,10 @@ using DataParallelOptions = ReplicasOptions;
 // that are trained by one backward(), and may leave out different parameters on each rank (allow_unused), need a
 // communicator each (Communicator::Split).
 //
-// DataParallel knows no sparse gradients, no backward() with create_graph, no gradients of another type than their
-// parameter, no parameters or buffers that it leaves to each rank (but for Buffers::kLeave), no join (ranks must agree
-// on the number of their steps), no torch::jit::Module, and no model whose parameters are on several devices.
+// DataParallel exchanges no sparse gradients, none of a backward() with create_graph, and none of another type than
+// their parameter. It knows no parameters or buffers that it leaves to each rank (but for Buffers::kLeave), no join
+// (ranks must agree on the number of their steps), no torch::jit::Module, and no model whose parameters are on several
+// devices.
 //
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new
@@ -81,8 +83,10 @@ class DataParallel {
     HandOverBuffers();
     replicas_.Broadcast();
   }
-  // Overwrites options and state of `optimizer` by rank 0's, for a training that is resumed. Collective.
-  void BroadcastOptimizer(torch::optim::Optimizer& optimizer);
+  // Overwrites options and state of `optimizer` by rank 0's, for a training that is resumed. Collective. The optimizers
+  // of all ranks must be of one class, which implements save() and load() as those of torch do, and have groups of
+  // the same sizes; an error of one rank is one on all, and leaves the state as it was.
+  void BroadcastOptimizer(torch::optim::Optimizer& optimizer) { nn::BroadcastOptimizer(replicas_, optimizer); }
 
   // Calls optimizer.step(), does before and after it what the strategy does to the weights, and makes the buffers
   // equal. For a strategy that exchanges only gradients (and a module without buffers) a plain optimizer.step() is
@@ -181,7 +185,8 @@ inline ReplicatedModel DataParallel::Describe(const torch::nn::Module& module) c
       "DataParallel::Step, which must see it: call replicas.Step(optimizer) in place of optimizer.step(), and after "
       "writing weights in place replicas.Broadcast(), or replicas.LoadState() where every rank has restored its own";
   model.advice_when_moved =
-      "(torch::load, set_data, to), where the strategy does not find it: create another DataParallel afterwards";
+      "(torch::load, set_data, to), where the strategy does not find it: destroy this DataParallel and create another "
+      "one afterwards";
   return model;
 }
 
@@ -197,18 +202,6 @@ inline void DataParallel::Update(const std::function<void()>& update, bool uses_
   failed.release();
   HandOverBuffers();
   replicas_.EndUpdate();
-}
-
-inline void DataParallel::BroadcastOptimizer(torch::optim::Optimizer& optimizer) {
-  std::ostringstream saved;
-  torch::save(optimizer, saved);
-  std::string bytes = saved.str();
-  replicas_.BroadcastOptimizerState(bytes);
-  // torch::load would keep the state of a parameter for which it finds none.
-  optimizer.state().clear();
-  std::istringstream received(bytes);
-  // The bytes name rank 0's GPU, which may be another one than this rank's.
-  torch::load(optimizer, received, replicas_.device());
 }
 
 }  // namespace tutti::nn

@@ -7,11 +7,12 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,14 @@ class GradientHooks : private BackwardScope::Owner {
     decltype(torch::autograd::impl::grad_accumulator(torch::Tensor())) node;
     std::uintptr_t hook = 0;
   };
+  // The parameters of this process that have a hook of some GradientHooks. An accumulator would not tell: torch::load
+  // gives a parameter a new one, to which the hook moves in the next backward().
+  struct Hooked {
+    std::mutex mutex;
+    std::unordered_set<const c10::TensorImpl*> parameters;
+  };
+
+  static Hooked& AllHooked();
 
   void OnGradient(int i, bool has_come);
   void FollowMoves();
@@ -159,21 +168,32 @@ inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace
       if (AccumulatesGradient()) BeforeGradient(i);
     }));
   }
+  Hooked& hooked = AllHooked();
+  const std::lock_guard lock(hooked.mutex);
+  for (const torch::Tensor& parameter : parameters) hooked.parameters.insert(parameter.unsafeGetTensorImpl());
 }
 
 inline GradientHooks::~GradientHooks() {
+  {
+    Hooked& hooked = AllHooked();
+    const std::lock_guard lock(hooked.mutex);
+    for (const Trained& trained : trained_) hooked.parameters.erase(trained.parameter.unsafeGetTensorImpl());
+  }
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     accumulators_[i].node->del_post_hook(accumulators_[i].hook);
     trained_[i].parameter.remove_hook(before_[i]);
   }
 }
 
+inline GradientHooks::Hooked& GradientHooks::AllHooked() {
+  static Hooked* const hooked = new Hooked;  // hooks that end after main() still use it
+  return *hooked;
+}
+
 inline bool GradientHooks::Hooks(const torch::Tensor& parameter) {
-  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
-  if (accumulator == nullptr) return false;
-  const auto& hooks = accumulator->post_hooks();
-  return std::any_of(hooks.begin(), hooks.end(),
-                     [](const auto& hook) { return dynamic_cast<const Hook*>(hook.get()) != nullptr; });
+  Hooked& hooked = AllHooked();
+  const std::lock_guard lock(hooked.mutex);
+  return hooked.parameters.count(parameter.unsafeGetTensorImpl()) > 0;
 }
 
 // Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor. Where

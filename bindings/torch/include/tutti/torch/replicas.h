@@ -179,6 +179,7 @@ class Replicas {
   std::unique_ptr<Synchronizer> synchronizer_;
   std::vector<NamedTensor> parameters_;  // each once
   std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter; none at all with kLeave
+  AgreementFields frozen_;               // what all ranks have in common of parameters that are not trained
   AgreementFields buffers_in_words_;     // what all ranks have in common of `buffers_`
   absl::Status buffers_fit_;             // the error of a buffer that cannot be exchanged
   std::string changed_buffer_;           // a buffer that differs from what the ranks compared last
@@ -225,18 +226,27 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
   for (const auto& [name, parameter] : model_.parameters) {
     if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     parameters_.push_back({name, parameter});
-    if (!parameter.requires_grad()) continue;
+    if (!parameter.requires_grad()) {
+      frozen_.emplace_back(absl::StrCat("parameter ", name), CommonOf(parameter));
+      continue;
+    }
     if (trained_.empty()) device_ = parameter.device();
     absl::StatusOr<Parameter> description = DescribeParameter(name, parameter, device_);
     if (!description.ok()) return description.status();
     if (GradientHooks::Hooks(parameter)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter ", name, " already has a hook for its gradient: is the module wrapped twice?"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter ", name, " already has a hook for its gradient: is the module wrapped twice? The first ",
+          "wrapper must be gone before the second is made"));
     }
     descriptions.push_back(*std::move(description));
     trained_.push_back(parameter);
   }
   if (absl::Status fits = CheckDevice(communicator_, device_); !fits.ok()) return fits;
+  for (const auto& [name, parameter] : parameters_) {
+    if (parameter.requires_grad()) continue;
+    if (absl::Status fits = CheckWritable(absl::StrCat("parameter ", name), parameter, device_); !fits.ok())
+      return fits;
+  }
   SetBuffers(std::exchange(model_.buffers, {}));
   buffers_changed_ = false;  // Broadcast, which follows, compares
   if (!buffers_fit_.ok()) return buffers_fit_;
@@ -253,10 +263,8 @@ inline void Replicas::SetBuffers(const std::vector<NamedTensor>& buffers) {
   for (const auto& [name, buffer] : buffers) {
     if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
     buffers_.push_back({name, buffer});
-    buffers_fit_.Update(CheckBuffer(name, buffer, device_));
-    words.emplace_back(absl::StrCat("buffer ", name),
-                       absl::StrCat(c10::toString(buffer.scalar_type()), " ", absl::StrJoin(buffer.sizes(), "x"),
-                                    buffer.is_cpu() ? "" : " on a GPU"));
+    const std::string& field = words.emplace_back(absl::StrCat("buffer ", name), CommonOf(buffer)).first;
+    buffers_fit_.Update(CheckWritable(field, buffer, device_));
   }
   if (words == buffers_in_words_) return;
   const auto differs = std::mismatch(words.begin(), words.end(), buffers_in_words_.begin(), buffers_in_words_.end());
@@ -280,7 +288,11 @@ inline Replicas::~Replicas() {
 }
 
 inline void Replicas::Broadcast() {
-  place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
+  AgreementFields common = frozen_;
+  common.insert(common.end(), buffers_in_words_.begin(), buffers_in_words_.end());
+  absl::Status mistake = CheckPlaces();
+  mistake.Update(buffers_fit_);
+  place_->ThrowIfError(synchronizer_->Agree(common, mistake));
   FollowStream(*synchronizer_, device_);
   // First the strategy forgets the old weights: when the broadcast has ended, no rank sends what it learnt of them.
   place_->ThrowIfError(synchronizer_->Restart());

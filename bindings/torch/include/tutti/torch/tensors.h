@@ -104,6 +104,7 @@ inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, cons
 // detached and zeroed in place, as zero_grad(false) does. Keeps the memory alive.
 inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Tensor& parameter) {
   void* data = memory.get();
+  const c10::InferenceMode trains(false);  // a tensor that is made in inference mode could not be accumulated into
   const at::AutoDispatchBelowADInplaceOrView no_view;
   return at::for_blob(data, parameter.sizes())
       .strides(GradientStrides(parameter))
