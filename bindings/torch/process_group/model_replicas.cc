@@ -60,7 +60,8 @@ std::shared_ptr<ModelReplicas> ModelReplicas::Create(ProcessGroupTutti& group, c
       "add_optimizer), and after writing weights in place call broadcast() (in Fabric: "
       "fabric.strategy.wrapper_of(model).broadcast()), or load_state_dict() where every rank restores its own";
   model.advice_when_moved =
-      "(.data =, to), where the strategy does not find it: create another DistributedDataParallel afterwards";
+      "(.data =, to), where the strategy does not find it: drop this DistributedDataParallel and create another one "
+      "afterwards";
   return std::make_shared<ModelReplicas>(group.NewCommunicator(DeviceOf(parameters)), std::move(model), options);
 }
 

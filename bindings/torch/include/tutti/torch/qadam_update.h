@@ -93,16 +93,17 @@ inline absl::StatusOr<std::vector<tutti::QAdam::Weights>> QAdamUpdate::FindWeigh
       std::size_t i = 0;
       while (i < weights.size() && !trained()[i].parameter.is_same(parameters[g][p])) ++i;
       if (i == weights.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("parameter ", p, " of group ", g, " of QAdam is none of DataParallel's"));
+        return absl::InvalidArgumentError(absl::StrCat("parameter ", p, " of group ", g, " of QAdam, of shape ",
+                                                       ShapeOf(parameters[g][p]),
+                                                       ", is none of those that the ranks exchange: leave it out"));
       }
       weights[i].group = static_cast<int>(g);
     }
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].group == kNone) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter ", NameOf(i), " is missing in QAdam; it must have all that DataParallel synchronizes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter ", NameOf(i), " is missing in QAdam, which must have all that the ranks exchange"));
     }
   }
   return weights;
