@@ -57,6 +57,32 @@ def test_what_a_module_names_stays_that_of_the_rank(attribute, strategy):
     run_ranks(2, keeps_an_expert, attribute, strategy)
 
 
+def names_a_parameter_as_ddp_does(rank, name):
+    module = WithExpert(rank)
+    module.scale = torch.nn.Parameter(torch.tensor([float(rank)]))
+    module._ddp_params_and_buffers_to_ignore = [name]
+    wrap("gradient_allreduce", module)
+    assert module.scale.item() == rank
+
+
+@pytest.mark.parametrize("name", ["scale", ".scale"])
+def test_a_parameter_of_the_outermost_module_has_two_names(name):
+    run_ranks(2, names_a_parameter_as_ddp_does, name)
+
+
+def names_what_it_does_not_have(rank):
+    module = WithExpert(rank)
+    module._ddp_params_and_buffers_to_ignore = ["expert.weight", "expert", "head.weight"]
+    with pytest.warns(UserWarning, match=r"2 names of .* \(expert, head.weight\) are none of a parameter or buffer"):
+        model, _ = wrap("gradient_allreduce", module)
+    assert module.expert.weight.eq(rank).all()
+    model.check_replicas()
+
+
+def test_names_that_the_module_does_not_have_are_passed_over_with_a_warning():
+    run_ranks(2, names_what_it_does_not_have)
+
+
 def has_an_expert_of_its_own_size(rank):
     module = WithExpert(rank)
     module.expert = torch.nn.Sequential(torch.nn.Linear(6, 2 + rank), torch.nn.Linear(2 + rank, 3))
