@@ -315,6 +315,19 @@ def test_optimizers_with_states_of_their_own_form():
     run_ranks(2, broadcasts_uncommon_optimizers)
 
 
+def has_another_optimizer_on_rank_1(rank):
+    module = net()
+    optimizer = (torch.optim.SGD if rank == 0 else torch.optim.Adam)(module.parameters(), 0.1)
+    model = tutti.torch.DistributedDataParallel(module, optimizer)
+    with pytest.raises(ValueError, match="the optimizer of rank 1 is a Adam, and that of rank 0 a SGD: make optimizers of"):
+        model.broadcast_optimizer(optimizer)
+    train(model, optimizer, rank, 1)
+
+
+def test_optimizers_of_two_classes_are_an_error_on_all_ranks():
+    run_ranks(2, has_another_optimizer_on_rank_1)
+
+
 def wrong_arguments(rank):
     module = net()
     ddp = tutti.torch.DistributedDataParallel

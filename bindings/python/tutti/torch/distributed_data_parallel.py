@@ -363,13 +363,13 @@ class DistributedDataParallel(torch.nn.Module):
 
         What the optimizer keeps of parameters that are ignored stays this rank's own, and so does what ``torch.load``
         does not read with ``weights_only=True``, such as a function. An optimizer that is equal on all ranks is left as
-        it is. An error of one rank is one on all ranks.
+        it is; its class is the same on all. An error of one rank is one on all ranks.
         """
-        error, common = None, b""
+        error, common, kind = None, b"", type(optimizer).__name__
         try:
             check_optimizer(optimizer)
             saved = io.BytesIO()
-            torch.save(states.common_part(_numbered(optimizer.state_dict())), saved)
+            torch.save((kind, states.common_part(_numbered(optimizer.state_dict()))), saved)
             common = saved.getvalue()
         except Exception as failed:
             error = failed
@@ -380,7 +380,11 @@ class DistributedDataParallel(torch.nn.Module):
         received = self._replicas.broadcast_optimizer_state(common)
         try:
             # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
-            self._load_common_part(optimizer, torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
+            kind_of_rank_0, common_part = torch.load(io.BytesIO(received), map_location="cpu", weights_only=True)
+            if kind != kind_of_rank_0:
+                raise ValueError(f"the optimizer of rank {self.process_group.rank()} is a {kind}, and that of rank 0 a "
+                                 f"{kind_of_rank_0}: make optimizers of one class on all ranks")
+            self._load_common_part(optimizer, common_part)
         except Exception as failed:
             error = failed
         self._agree_on_error(error, "broadcast_optimizer")
