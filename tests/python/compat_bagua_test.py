@@ -1,9 +1,11 @@
 """What old scripts call as model.with_bagua: the model trains by each of Bagua's algorithms, and stays itself."""
 
 import copy
+import gc
 import io
 import math
 import pickle
+import weakref
 
 import numpy
 import pytest
@@ -153,6 +155,52 @@ def is_a_module(rank):
 
 def test_the_model_stays_a_module():
     run_ranks(2, is_a_module)
+
+
+def is_dropped(rank):
+    gc.disable()
+    for name in ("bytegrad", "decentralized", "async"):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model.with_bagua([optimizer], ALGORITHMS[name]())
+        train_steps(rank, model, optimizer, steps=2)
+        wrapper = weakref.ref(model.bagua_ddp)
+        del model
+        assert wrapper() is None
+        optimizer.step()  # nobody waits
+
+
+def test_a_model_ends_when_it_is_dropped():
+    run_ranks(2, is_dropped)
+
+
+def uses_its_wrapper(rank):
+    torch.manual_seed(1)
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    algorithm = ALGORITHMS["decentralized"]()
+    model.with_bagua([optimizer], algorithm)
+    wrapper = model.bagua_ddp
+    assert wrapper.module is model and "module.0.weight" in wrapper.state_dict()
+    train_steps(rank, model, optimizer, steps=2)
+    wrapper.flush()
+    wrapper.check_replicas()
+    model.load_state_dict({name: value + rank for name, value in model.state_dict().items()})
+    wrapper.broadcast()
+    wrapper.check_replicas()
+    with wrapper.no_sync():
+        train_steps(rank, model, optimizer, steps=1)
+    assert copy.deepcopy(model).bagua_ddp is None
+    model.with_bagua([optimizer], algorithm)
+    assert model.bagua_ddp is not wrapper
+    for use in (wrapper.flush, lambda: wrapper.step, lambda: wrapper(torch.ones(1, 6))):
+        with pytest.raises(ValueError, match="this wrapper ended when with_bagua was called again: use model.bagua_ddp"):
+            use()
+    train_steps(rank, model, optimizer, steps=2)
+
+
+def test_the_wrapper_of_a_model():
+    run_ranks(2, uses_its_wrapper)
 
 
 def replaces_qadam(rank):

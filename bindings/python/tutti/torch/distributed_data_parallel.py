@@ -203,6 +203,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._synchronizes = True
         self._steps_together = False
         self._optimizers: list[torch.optim.Optimizer] = []
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []  # those in optimizers
         for one in optimizers:
             self.add_optimizer(one)
 
@@ -288,8 +289,7 @@ class DistributedDataParallel(torch.nn.Module):
                 return
             model._end_update()
 
-        optimizer.register_step_pre_hook(before)
-        optimizer.register_step_post_hook(after)
+        self._hooks += [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
 
     def _leave_optimizers(self) -> None:
         """Lets optimizers keep the state of theirs that ends with this wrapper, before its owner drops it."""

@@ -7,8 +7,8 @@ import torch
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 
 
-# The attribute of a module that with_bagua was called on; `wrapper` in it is what exchanges the module's gradients or weights.
-KEPT_AS = "_tutti_replicas"
+# The attribute of a module that with_bagua was called on: what exchanges the module's gradients or weights; None in a copy.
+KEPT_AS = "bagua_ddp"
 
 
 class GradScaler(torch.amp.GradScaler):
@@ -24,7 +24,7 @@ class GradScaler(torch.amp.GradScaler):
     """
 
     def __init__(self, model: torch.nn.Module, **options: Any) -> None:
-        wrapper = getattr(getattr(model, KEPT_AS, None), "wrapper", model)
+        wrapper = getattr(model, KEPT_AS, model)
         if not isinstance(wrapper, DistributedDataParallel):
             raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, or for a module after with_bagua, not "
                             f"{type(model).__name__}: beside tutti.torch.register use torch.amp.GradScaler, and tell the "
