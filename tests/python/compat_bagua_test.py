@@ -314,6 +314,23 @@ def test_all_ranks_skip_the_steps_in_which_the_gradients_of_one_overflow(name):
     run_ranks(2, scales_losses, name)
 
 
+def keeps_its_scaler(rank):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    scaler = tutti.torch.GradScaler(model, init_scale=1024.0)
+    model.with_bagua([optimizer], ALGORITHMS["decentralized"]())
+    loss = model(torch.full((2, 6), 1.0 + rank)).sum() * (math.inf if rank == 0 else 1)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 512 and model[0].weight.isfinite().all()
+
+
+def test_a_scaler_goes_on_with_another_algorithm():
+    run_ranks(2, keeps_its_scaler)
+
+
 def keeps_an_expert(rank):
     model = net()
     torch.nn.init.constant_(model[0].weight, rank)

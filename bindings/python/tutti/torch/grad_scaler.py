@@ -24,23 +24,28 @@ class GradScaler(torch.amp.GradScaler):
     """
 
     def __init__(self, model: torch.nn.Module, **options: Any) -> None:
-        wrapper = getattr(model, KEPT_AS, model)
+        self._model = model
+        self._wrapper()
+        super().__init__(next((parameter.device.type for parameter in model.parameters()), "cpu"), **options)
+
+    def _wrapper(self) -> DistributedDataParallel:
+        """What exchanges for the model now: another one after each with_bagua."""
+        wrapper = getattr(self._model, KEPT_AS, self._model)
         if not isinstance(wrapper, DistributedDataParallel):
             raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, or for a module after with_bagua, not "
-                            f"{type(model).__name__}: beside tutti.torch.register use torch.amp.GradScaler, and tell the "
-                            "exchange with set_loss_scale")
-        super().__init__(next((parameter.device.type for parameter in model.parameters()), "cpu"), **options)
-        self._model = wrapper
+                            f"{type(self._model).__name__}: beside tutti.torch.register use torch.amp.GradScaler, and tell "
+                            "the exchange with set_loss_scale")
+        return wrapper
 
     def scale(self, outputs: Any) -> Any:
         if self.is_enabled():
-            self._model.set_loss_scale(self.get_scale())
+            self._wrapper().set_loss_scale(self.get_scale())
         return super().scale(outputs)
 
     def _unscale_grads_(self, *arguments: Any) -> dict[torch.device, torch.Tensor]:
         # torch looks for overflows in this function alone.
         found = super()._unscale_grads_(*arguments)
-        overflow = self._model.agree_on_overflow(any(bool(on_device.item()) for on_device in found.values()))
+        overflow = self._wrapper().agree_on_overflow(any(bool(on_device.item()) for on_device in found.values()))
         if overflow:
             for on_device in found.values():
                 on_device.fill_(1)
