@@ -203,6 +203,38 @@ def test_the_wrapper_of_a_model():
     run_ranks(2, uses_its_wrapper)
 
 
+def fails_to_replace(rank):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    former = ALGORITHMS["bytegrad"]()
+    model.with_bagua([optimizer], former)
+    scaler = tutti.torch.GradScaler(model)
+    for wrong in (3, former), ([optimizer], "bytegrad"):  # seen before the former algorithm ends
+        with pytest.raises(TypeError):
+            model.with_bagua(*wrong)
+    assert model.bagua_algorithm is former
+    train_steps(rank, model, optimizer, steps=1)
+    qadam = algorithms.q_adam.QAdamOptimizer(model.parameters(), warmup_steps=5)
+    with pytest.raises(ValueError, match="needs tutti.torch.QAdam, not SGD") as error:
+        model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(qadam))
+    assert not hasattr(model, "bagua_algorithm") and error.tb is not None  # which keeps the wrapper that failed
+    refused = "no algorithm trains this Sequential since with_bagua failed: call it again .*needs tutti.torch.QAdam, not SGD"
+    for use in (lambda: train_steps(rank, model, optimizer, steps=1), model.bagua_ddp.flush,
+                lambda: scaler.scale(torch.ones(1))):
+        with pytest.raises(ValueError, match=refused):
+            use()
+    if rank == 0:  # a copy belongs to nobody
+        alone = copy.deepcopy(model)
+        train_steps(rank, alone, torch.optim.SGD(alone.parameters(), 0.1), steps=1)
+    model.with_bagua([qadam], algorithms.q_adam.QAdamAlgorithm(qadam))
+    train_steps(rank, model, qadam, steps=7)
+    model.bagua_ddp.check_replicas()
+
+
+def test_an_algorithm_that_cannot_replace_the_former():
+    run_ranks(2, fails_to_replace)
+
+
 def replaces_qadam(rank):
     model = net()
     optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)

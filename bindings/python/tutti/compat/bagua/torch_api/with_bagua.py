@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.compat.bagua.torch_api.algorithms.strategy import Algorithm
+from tutti.torch.distributed_data_parallel import _optimizers_in
 from tutti.torch.grad_scaler import KEPT_AS
 
 
@@ -23,20 +24,33 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
         return type(None), ()
 
-    def _end(self) -> None:
-        """Ends the exchange, also where somebody keeps this wrapper: the module may have another one then."""
+    def _end(self, why: str) -> None:
+        """Ends the exchange, also where somebody keeps this wrapper: every use of it is an error that says why."""
         self._leave_optimizers()
         for hook in self._hooks:
             hook.remove()
         self._optimizers, self._hooks = [], []
-        self._replicas = _Ended()
+        self._replicas = _Ended(why)
+
+    def _refuse(self, why: str) -> None:
+        """Makes each backward of the module an error that says why, after this wrapper has ended."""
+
+        def refuse(_: torch.Tensor) -> NoReturn:
+            raise ValueError(why)
+
+        self._hooks = [parameter.register_post_accumulate_grad_hook(refuse)
+                       for parameter in self.module.parameters() if parameter.requires_grad]
+        self._replicas = _Ended(why)
 
 
 class _Ended:
     """In the place of the replicas of a wrapper that has ended: every use is an error."""
 
+    def __init__(self, why: str) -> None:
+        self._why = why
+
     def __getattr__(self, _: str) -> NoReturn:
-        raise ValueError("this wrapper ended when with_bagua was called again: use model.bagua_ddp, which is another one now")
+        raise ValueError(self._why)
 
 
 def with_bagua(
@@ -53,17 +67,29 @@ def with_bagua(
     says to ignore; so do the states and options of optimizers, which a script may have loaded on rank 0 alone.
     ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. The module's
     ``bagua_algorithm`` is ``algorithm``, and its ``bagua_ddp`` the DistributedDataParallel, which ends with the module; a
-    second call replaces those of the first. Errors are those of DistributedDataParallel.
+    second call replaces those of the first. Errors are those of DistributedDataParallel; after that of a second call a
+    backward of the module is an error, until with_bagua is called again.
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
                         "bagua.torch_api.algorithms, such as ByteGradAlgorithm()")
-    former = vars(self).pop(KEPT_AS, None)
+    optimizers = _optimizers_in(optimizers)
+    former = vars(self).get(KEPT_AS)
     if former is not None:
-        former._end()
-    wrapper = _Wrapper(self, optimizers, algorithm.strategy, process_group)
-    for optimizer in wrapper._optimizers:
-        wrapper.broadcast_optimizer(optimizer)
+        former._end("this wrapper ended when with_bagua was called again: use model.bagua_ddp, which is another one now")
+    vars(self).pop("bagua_algorithm", None)
+    wrapper = None
+    try:
+        wrapper = _Wrapper(self, None, algorithm.strategy, process_group)
+        for optimizer in optimizers:
+            wrapper.add_optimizer(optimizer)
+            wrapper.broadcast_optimizer(optimizer)
+    except BaseException as error:
+        if former is not None:
+            former._refuse(f"no algorithm trains this {type(self).__name__} since with_bagua failed: call it again ({error})")
+        if wrapper is not None:  # which the traceback of the error keeps
+            wrapper._end("with_bagua failed with this wrapper")
+        raise
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
     vars(self)[KEPT_AS] = wrapper
     self.bagua_algorithm = algorithm
