@@ -94,6 +94,36 @@ def test_optimizers_become_those_of_rank_0(name):
     assert mine == others
 
 
+def resumes_qadam_on_rank_0(rank, has_state):
+    torch.manual_seed(1)
+
+    def fresh():
+        model = net()
+        return model, algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)
+
+    before, optimizer = fresh()
+    before.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
+    train_steps(rank, before, optimizer, steps=3)
+    optimizer.param_groups[0].update(lr=0.01, betas=(0.8, 0.99))
+    model, resumed = fresh()
+    if rank == 0:
+        if has_state:
+            resumed.load_state_dict(optimizer.state_dict())
+        resumed.param_groups[0].update(lr=0.01, betas=(0.8, 0.99))
+    model.with_bagua([resumed], algorithms.q_adam.QAdamAlgorithm(resumed))
+    assert resumed.param_groups[0]["lr"] == 0.01 and resumed.param_groups[0]["betas"] == (0.8, 0.99)
+    assert resumed.frozen == has_state
+    assert not has_state or torch.equal(state_of(resumed), state_of(optimizer))
+    assert all(state["qadam"].dtype == torch.uint8 for state in resumed.state.values())
+    train_steps(rank, model, resumed, steps=3)
+    model.bagua_ddp.check_replicas()
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_qadam_becomes_that_of_rank_0(has_state):
+    run_ranks(2, resumes_qadam_on_rank_0, has_state)
+
+
 def has_options_of_its_own(rank):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), numpy.float64(0.1), momentum=0.5)

@@ -365,11 +365,15 @@ class DistributedDataParallel(torch.nn.Module):
         does not read with ``weights_only=True``, such as a function. An optimizer that is equal on all ranks is left as
         it is; its class is the same on all. An error of one rank is one on all ranks.
         """
+        self._broadcast_from(optimizer, optimizer)
+
+    def _broadcast_from(self, optimizer: torch.optim.Optimizer, source: Any) -> None:
+        """``broadcast_optimizer``, of what the ``state_dict`` and ``load_state_dict`` of ``source`` know of the optimizer."""
         error, common, kind = None, b"", type(optimizer).__name__
         try:
             check_optimizer(optimizer)
             saved = io.BytesIO()
-            torch.save((kind, states.common_part(_numbered(optimizer.state_dict()))), saved)
+            torch.save((kind, states.common_part(_numbered(source.state_dict()))), saved)
             common = saved.getvalue()
         except Exception as failed:
             error = failed
@@ -384,20 +388,20 @@ class DistributedDataParallel(torch.nn.Module):
             if kind != kind_of_rank_0:
                 raise ValueError(f"the optimizer of rank {self.process_group.rank()} is a {kind}, and that of rank 0 a "
                                  f"{kind_of_rank_0}: make optimizers of one class on all ranks")
-            self._load_common_part(optimizer, common_part)
+            self._load_common_part(optimizer, source, common_part)
         except Exception as failed:
             error = failed
         self._agree_on_error(error, "broadcast_optimizer")
 
     @torch.no_grad()
-    def _load_common_part(self, optimizer: torch.optim.Optimizer, common: dict[str, Any]) -> None:
+    def _load_common_part(self, optimizer: torch.optim.Optimizer, source: Any, common: dict[str, Any]) -> None:
         """Loads the common part of what ``_numbered`` returned on rank 0 for the state of its optimizer."""
         exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
         ignored = [parameter for parameter in self.module.parameters() if parameter not in exchanged]
         own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
         groups = optimizer.param_groups
-        loaded = states.with_common_part(_numbered(optimizer.state_dict()), common)
-        optimizer.load_state_dict(
+        loaded = states.with_common_part(_numbered(source.state_dict()), common)
+        source.load_state_dict(
             {key: list(value.values()) if key == "param_groups" else value for key, value in loaded.items()})
         for parameter in ignored:
             optimizer.state.pop(parameter, None)

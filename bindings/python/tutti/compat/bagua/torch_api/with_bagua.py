@@ -11,6 +11,7 @@ import tutti.torch
 from tutti.compat.bagua.torch_api.algorithms.strategy import Algorithm
 from tutti.torch.distributed_data_parallel import _optimizers_in
 from tutti.torch.grad_scaler import KEPT_AS
+from tutti.torch.qadam import QAdam
 
 
 class _Wrapper(tutti.torch.DistributedDataParallel):
@@ -23,6 +24,16 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
         return type(None), ()
+
+    def _take(self, optimizer: torch.optim.Optimizer) -> None:
+        """Adds the optimizer, with the state and the options of rank 0's."""
+        if self.strategy.startswith("qadam"):
+            # The ranks compare the options of a QAdam when it is added, and it has no state of its own before.
+            self._broadcast_from(optimizer, super(QAdam, optimizer) if isinstance(optimizer, QAdam) else optimizer)
+        self.add_optimizer(optimizer)
+        self.broadcast_optimizer(optimizer)
+        if isinstance(optimizer, QAdam):
+            optimizer._mark_states()  # to which torch has given the type of the weights
 
     def _end(self, why: str) -> None:
         """Ends the exchange, also where somebody keeps this wrapper: every use of it is an error that says why."""
@@ -82,8 +93,7 @@ def with_bagua(
     try:
         wrapper = _Wrapper(self, None, algorithm.strategy, process_group)
         for optimizer in optimizers:
-            wrapper.add_optimizer(optimizer)
-            wrapper.broadcast_optimizer(optimizer)
+            wrapper._take(optimizer)
     except BaseException as error:
         if former is not None:
             former._refuse(f"no algorithm trains this {type(self).__name__} since with_bagua failed: call it again ({error})")
