@@ -265,6 +265,33 @@ def test_an_algorithm_that_cannot_replace_the_former():
     run_ranks(2, fails_to_replace)
 
 
+def has_two_optimizers(rank, name):
+    torch.manual_seed(1)
+    model = net()
+    optimizers = [torch.optim.SGD(layer.parameters(), 0.1) for layer in (model[0], model[2])]
+    model.with_bagua(optimizers, ALGORITHMS[name]())
+    model(torch.ones(1, 6)).sum().backward()
+    if name == "bytegrad":  # counts no steps
+        for optimizer in optimizers:
+            optimizer.step()
+        return
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    with pytest.raises(ValueError, match=f"with_bagua has 2 optimizers, and each step of one .* of {name}: .*one_step()"):
+        optimizers[0].step()
+    assert all(map(torch.equal, before, model.parameters()))
+    for step in range(1, 4):
+        model(torch.ones(1, 6)).sum().backward()
+        with model.bagua_ddp.one_step():
+            for optimizer in optimizers:
+                optimizer.step()
+        assert model.bagua_ddp.step == step
+
+
+@pytest.mark.parametrize("name", ["bytegrad", "decentralized", "low_precision_decentralized", "async"])
+def test_the_steps_of_several_optimizers_are_one_step(name):
+    run_ranks(2, has_two_optimizers, name)
+
+
 def replaces_qadam(rank):
     model = net()
     optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)

@@ -35,6 +35,14 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
         if isinstance(optimizer, QAdam):
             optimizer._mark_states()  # to which torch has given the type of the weights
 
+    def _begin_update(self, uses_gradients: bool, optimizer: int = 0) -> None:
+        # Bagua counts iterations, of which the steps of several optimizers do not tell the end. one_step() has number 0.
+        if optimizer and len(self._optimizers) > 1 and self._replicas.exchanges_weights:
+            raise ValueError(f"with_bagua has {len(self._optimizers)} optimizers, and each step of one would count as a step of "
+                             f"{self.strategy.partition(':')[0]}: write the steps of an iteration inside `with "
+                             "model.bagua_ddp.one_step():`, or make one optimizer with several groups of parameters")
+        super()._begin_update(uses_gradients, optimizer)
+
     def _end(self, why: str) -> None:
         """Ends the exchange, also where somebody keeps this wrapper: every use of it is an error that says why."""
         self._leave_optimizers()
