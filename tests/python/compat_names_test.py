@@ -72,6 +72,10 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
 
 @pytest.mark.parametrize("statement, text", [
     ("import bagua.torch_api.contrib.fuse", "ImportError: Tutti has no bagua.torch_api.contrib: Tutti exchanges"),
+    *((f"from bagua.torch_api.{module} import SyncBatchNorm",
+       "ImportError: Tutti has no bagua.torch_api.contrib: Tutti exchanges gradients and weights, and has no data loaders, "
+       "caches or fused optimizers; for SyncBatchNorm use tutti.torch.convert_sync_batchnorm(model)")
+      for module in ("contrib", "contrib.sync_batchnorm")),
     ("from bagua.torch_api import allreduce",
      "ImportError: Tutti has no bagua.torch_api.allreduce: use the function of"),
     ("import bagua.torch_api as b; b.BaguaModule",

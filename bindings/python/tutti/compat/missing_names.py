@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NoReturn
 
-_DATA = "Tutti exchanges gradients and weights, and has no data loaders, caches or fused optimizers"
 _EXPERTS = "Tutti has no mixture of experts"
 _RUN = "use `python -m tutti.compat horovodrun`, or torchrun"
 _SUBGROUPS = "use torch.distributed.new_group(ranks) and the functions of torch.distributed"
@@ -26,7 +25,8 @@ INSTEAD = {
     **_each("bagua.torch_api.algorithms", "Algorithm AlgorithmImpl GlobalAlgorithmRegistry base",
             "use bytegrad.ByteGradAlgorithm() of bagua.torch_api.algorithms, or another algorithm there"),
     "bagua.torch_api.checkpoint": "use torch.save and model.state_dict(), as docs/checkpoints.md says",
-    "bagua.torch_api.contrib": _DATA,
+    "bagua.torch_api.contrib": "Tutti exchanges gradients and weights, and has no data loaders, caches or fused optimizers; "
+                               "for SyncBatchNorm use tutti.torch.convert_sync_batchnorm(model)",
     "bagua.torch_api.model_parallel": _EXPERTS,
     "bagua.torch_api.moe": _EXPERTS,
     "bagua.distributed.run": "use torchrun",
