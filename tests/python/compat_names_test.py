@@ -78,6 +78,17 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
       for module in ("contrib", "contrib.sync_batchnorm")),
     ("from bagua.torch_api import allreduce",
      "ImportError: Tutti has no bagua.torch_api.allreduce: use the function of"),
+    ("from bagua.torch_api.communication import from_torch_group",
+     "ImportError: Tutti has no bagua.torch_api.communication: use the function of torch.distributed with the backend tutti, "
+     "and bagua.torch_api.init_process_group(); with_bagua takes groups of torch.distributed as they are, in place of"),
+    ("import bagua.torch_api as b; b.barrier()",
+     "AttributeError: Tutti has no bagua.torch_api.barrier: use torch.distributed.barrier()"),
+    ("from bagua.torch_api import from_torch_group",
+     "ImportError: Tutti has no bagua.torch_api.from_torch_group: with_bagua takes groups of torch.distributed as they are"),
+    ("from bagua.torch_api import new_group",
+     "ImportError: Tutti has no bagua.torch_api.new_group: use torch.distributed.new_group(ranks), which with_bagua takes"),
+    ("from bagua.torch_api import env; env.get_node_rank()",
+     "AttributeError: Tutti has no bagua.torch_api.env.get_node_rank: docs/old_names.md says"),
     ("import bagua.torch_api as b; b.BaguaModule",
      "AttributeError: Tutti has no bagua.torch_api.BaguaModule: use model.with"),
     ("from bagua.torch_api import algorithms; algorithms.Algorithm.init('bytegrad')",
@@ -102,6 +113,16 @@ def test_what_there_is_no_more(statement, text):
 def test_has_attribute_of_what_there_is_no_more():
     program = "import horovod.torch as hvd; print(hasattr(hvd, 'elastic'), hasattr(hvd, 'init'))"
     assert under_switch(program).stdout == "False True\n"
+
+
+def test_bagua_says_who_a_process_is_at_two_places():
+    program = """
+import bagua.torch_api as b
+from bagua.torch_api.env import get_local_rank, get_local_size, get_rank, get_world_size
+assert get_rank is b.get_rank and b.env.get_local_rank is get_local_rank
+print(get_rank(), get_world_size(), get_local_rank(), get_local_size())
+"""
+    assert under_switch(program).stdout == "0 1 0 1\n"
 
 
 def skip_without(name):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 _EXPERTS = "Tutti has no mixture of experts"
+_GROUPS = "with_bagua takes groups of torch.distributed as they are, in place of from_torch_group(group)"
 _RUN = "use `python -m tutti.compat horovodrun`, or torchrun"
 _SUBGROUPS = "use torch.distributed.new_group(ranks) and the functions of torch.distributed"
 
@@ -15,11 +16,17 @@ def _each(package: str, names: str, instead: str) -> dict[str, str]:
 INSTEAD = {
     **_each(
         "bagua.torch_api",
-        "allgather allgather_inplace allreduce allreduce_inplace alltoall alltoall_inplace broadcast communication "
-        "gather gather_inplace get_backend recv reduce reduce_inplace reduce_scatter reduce_scatter_inplace scatter "
+        "allgather allgather_inplace allreduce allreduce_inplace alltoall alltoall_inplace broadcast gather "
+        "gather_inplace get_backend recv reduce reduce_inplace reduce_scatter reduce_scatter_inplace scatter "
         "scatter_inplace send", "use the function of torch.distributed with the backend tutti"),
     **_each("bagua.torch_api", "BaguaModule data_parallel ddp_compatible distributed",
             "use model.with_bagua(optimizers, algorithm), or tutti.torch.DistributedDataParallel"),
+    "bagua.torch_api.barrier": "use torch.distributed.barrier()",
+    "bagua.torch_api.communication": "use the function of torch.distributed with the backend tutti, and "
+                                     f"bagua.torch_api.init_process_group(); {_GROUPS}",
+    "bagua.torch_api.from_torch_group": _GROUPS,
+    "bagua.torch_api.is_initialized": "use torch.distributed.is_initialized()",
+    "bagua.torch_api.new_group": "use torch.distributed.new_group(ranks), which with_bagua takes",
     "bagua.torch_api.BaguaTensor": "tensors of torch are exchanged as they are",
     "bagua.torch_api.ReduceOp": "use torch.distributed.ReduceOp",
     **_each("bagua.torch_api.algorithms", "Algorithm AlgorithmImpl GlobalAlgorithmRegistry base",
