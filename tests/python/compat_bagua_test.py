@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from ranks import run_ranks
+from tutti.compat.bagua import torch_api as bagua
 from tutti.compat.bagua.torch_api import algorithms  # gives torch.nn.Module its with_bagua
 
 ALGORITHMS = {
@@ -71,6 +72,21 @@ def trains(rank, name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_model_trains(name):
     run_ranks(2, trains, name)
+
+
+def has_a_group_already(rank, backend):
+    group = dist.group.WORLD
+    if backend == "tutti":
+        bagua.init_process_group()
+        assert dist.group.WORLD is group
+    else:
+        with pytest.raises(ValueError, match='init_process_group: .* on gloo before.*: drop .*init_process_group."gloo"'):
+            bagua.init_process_group()
+
+
+@pytest.mark.parametrize("backend", ["tutti", "gloo"])
+def test_a_default_group_that_the_script_has_made_before(backend):
+    run_ranks(1, has_a_group_already, backend, backend=backend)
 
 
 def resumes_on_rank_0(rank, name):

@@ -19,12 +19,27 @@ torch.nn.Module.with_bagua = with_bagua
 def init_process_group(store: dist.Store | None = None, rank: int = -1, world_size: int = -1) -> None:
     """Makes the default process group on the backend ``tutti``; today: ``init_process_group("tutti")``.
 
-    Rank and size come from torchrun, mpirun or srun, unless ``store``, ``rank`` and ``world_size`` are given.
+    Rank and size come from torchrun, mpirun or srun, unless ``store``, ``rank`` and ``world_size`` are given. Where the
+    script has made the default group before, this is a ValueError unless the group runs on ``tutti``, and then does nothing.
     """
-    if store is None:
+    if dist.is_initialized():
+        _check_default_group()
+    elif store is None:
         dist.init_process_group("tutti", init_method="tutti://", rank=rank, world_size=world_size)
     else:
         dist.init_process_group("tutti", store=store, rank=rank, world_size=world_size)
+
+
+def _check_default_group() -> None:
+    """Raises ValueError unless the default group, which there is, runs on the backend ``tutti``."""
+    try:
+        tutti.torch._backend_of(dist.group.WORLD, "init_process_group")
+    except ValueError:
+        backend = dist.get_backend()
+        raise ValueError(
+            f"bagua.torch_api.init_process_group: the script has made a process group on {backend} before, and with_bagua "
+            f'needs tutti: drop torch.distributed.init_process_group("{backend}") before this call, or give that one "tutti"'
+        ) from None
 
 
 __getattr__ = missing_names.getattr_of("bagua.torch_api")
