@@ -49,9 +49,9 @@ class TuttiStrategy(Remade):
     ``algorithm`` is a strategy name (docs/algorithms.md). ``options`` are options of the strategy, and of torch's
     DistributedDataParallel (``find_unused_parameters``, ``static_graph``, ``bucket_cap_mb``, …; strategies that
     exchange weights or momentum take ``find_unused_parameters``, ``bucket_cap_mb`` and ``broadcast_buffers`` of them).
-    ``flatten`` lets gradients be views of DDP's buckets. ``autotune`` tries in the first steps how gradients travel
-    fastest (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says. The other arguments are those of Lightning's
-    DDPStrategy, from which this class is derived.
+    ``flatten`` lets gradients be views of the buckets of stock DistributedDataParallel, where the model trains there, and
+    has no effect elsewhere. ``autotune`` tries in the first steps how gradients travel fastest (docs/autotuning.md); None:
+    as ``TUTTI_AUTOTUNE`` says. The other arguments are those of Lightning's DDPStrategy, from which this class is derived.
 
     Strategies that exchange gradients train in stock DistributedDataParallel; the others, and with ``autotune`` all, in
     :class:`tutti.torch.DistributedDataParallel`. Where weights differ between ranks while they train, the ranks agree
