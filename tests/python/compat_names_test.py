@@ -79,8 +79,8 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
     ("from bagua.torch_api import allreduce",
      "ImportError: Tutti has no bagua.torch_api.allreduce: use the function of"),
     ("from bagua.torch_api.communication import from_torch_group",
-     "ImportError: Tutti has no bagua.torch_api.communication: use the function of torch.distributed with the backend tutti, "
-     "and bagua.torch_api.init_process_group(); with_bagua takes groups of torch.distributed as they are, in place of"),
+     "ImportError: Tutti has no bagua.torch_api.communication: use the function of torch.distributed with the backend "
+     "tutti, and bagua.torch_api.init_process_group(); with_bagua takes groups of torch.distributed as they are, in place"),
     ("import bagua.torch_api as b; b.barrier()",
      "AttributeError: Tutti has no bagua.torch_api.barrier: use torch.distributed.barrier()"),
     ("from bagua.torch_api import from_torch_group",

@@ -49,8 +49,8 @@ def _ignored_of(module: torch.nn.Module) -> set[str]:
     unknown = sorted(ignored.difference(name for name, _ in tensors))
     if unknown:
         names = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
-        warnings.warn(f"{len(unknown)} names of what each rank has for itself ({names}) are none of a parameter or buffer of "
-                      "the module, and are passed over: give names of its named_parameters() and named_buffers()",
+        warnings.warn(f"{len(unknown)} names of what each rank has for itself ({names}) are none of a parameter or buffer "
+                      "of the module, and are passed over: give names of its named_parameters() and named_buffers()",
                       stacklevel=3)
     return ignored
 
@@ -368,7 +368,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._broadcast_from(optimizer, optimizer)
 
     def _broadcast_from(self, optimizer: torch.optim.Optimizer, source: Any) -> None:
-        """``broadcast_optimizer``, of what the ``state_dict`` and ``load_state_dict`` of ``source`` know of the optimizer."""
+        """``broadcast_optimizer``, of what ``state_dict`` and ``load_state_dict`` of ``source`` know of the optimizer."""
         error, common, kind = None, b"", type(optimizer).__name__
         try:
             check_optimizer(optimizer)

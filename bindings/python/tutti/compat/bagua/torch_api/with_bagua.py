@@ -38,8 +38,8 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
     def _begin_update(self, uses_gradients: bool, optimizer: int = 0) -> None:
         # Bagua counts iterations, of which the steps of several optimizers do not tell the end. one_step() has number 0.
         if optimizer and len(self._optimizers) > 1 and self._replicas.exchanges_weights:
-            raise ValueError(f"with_bagua has {len(self._optimizers)} optimizers, and each step of one would count as a step of "
-                             f"{self.strategy.partition(':')[0]}: write the steps of an iteration inside `with "
+            raise ValueError(f"with_bagua has {len(self._optimizers)} optimizers, and each step of one would count as a step "
+                             f"of {self.strategy.partition(':')[0]}: write the steps of an iteration inside `with "
                              "model.bagua_ddp.one_step():`, or make one optimizer with several groups of parameters")
         super()._begin_update(uses_gradients, optimizer)
 
@@ -104,7 +104,8 @@ def with_bagua(
             wrapper._take(optimizer)
     except BaseException as error:
         if former is not None:
-            former._refuse(f"no algorithm trains this {type(self).__name__} since with_bagua failed: call it again ({error})")
+            former._refuse(f"no algorithm trains this {type(self).__name__} since with_bagua failed: call it again "
+                           f"({error})")
         if wrapper is not None:  # which the traceback of the error keeps
             wrapper._end("with_bagua failed with this wrapper")
         raise
