@@ -41,6 +41,47 @@ def test_a_strategy_trains(strategy):
     assert test == same_test
 
 
+class StartsApart(Model):
+    """A model whose optimizer, as one that copies weights would, is made of weights that each rank has drawn for itself."""
+
+    def setup(self, stage):
+        torch.manual_seed(self.global_rank)
+        for parameter in self.parameters():
+            torch.nn.init.normal_(parameter)
+        self.register_buffer("own", torch.full((2,), float(self.global_rank)))
+        self._bagua_params_and_buffers_to_ignore = ["own"]
+
+    def configure_optimizers(self):
+        self.copied = weights_of(self).tolist()
+        return super().configure_optimizers()
+
+
+def copies_weights(rank, strategy):
+    model = StartsApart(optimizer="qadam" if strategy == "qadam" else "sgd")
+    trainer(strategy, max_epochs=1).fit(model, loader())
+    return model.copied, model.own.tolist()
+
+
+@pytest.mark.parametrize("strategy", ["qadam", "decentralized", "tutti:gradient_allreduce,autotune=true"])
+def test_an_optimizer_is_made_of_the_same_weights_on_all_ranks(strategy):
+    (mine, own), (others, theirs) = run_trainers(2, copies_weights, strategy)
+    assert mine == others
+    assert own == [0, 0] and theirs == [1, 1], "each rank has this buffer for itself"
+
+
+def makes_another_module(rank, strategy):
+    model = model_for(strategy)
+    if rank == 1:
+        model.net[2] = torch.nn.Linear(16, 2)
+    with pytest.raises(ValueError, match=r"Model: rank 1 has net.2.weight float32 \(2, 16\) where rank 0 has net.2.weight"):
+        trainer(strategy).fit(model, loader())
+
+
+@pytest.mark.parametrize("strategy", ["qadam", "decentralized"])
+def test_a_rank_with_another_module_is_named(strategy):
+    run_trainers(2, makes_another_module, strategy)
+
+
 def sees_batches(rank, strategy):
     model, seen = Model(), []
     fitted = trainer(strategy, max_epochs=1)

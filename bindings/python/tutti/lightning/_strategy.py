@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _averages, _batches, _environment, _failures, _finetuning, _names, _states
+from tutti.lightning import _averages, _batches, _environment, _failures, _finetuning, _first_weights, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import check_clipping
@@ -146,7 +146,9 @@ class TuttiStrategy(Remade):
                 if self._exchange is None:  # the DistributedDataParallel of a module that overrides configure_ddp
                     self._register_ddp_hooks()
             return
-        # The optimizers come first: the number of warm-up steps is an argument of QAdamOptimizer.
+        # The optimizers come before the wrapper: the number of warm-up steps is an argument of QAdamOptimizer, and what
+        # configure_optimizers freezes, unfreezes or registers counts. One that copies weights copies the same on all ranks.
+        _first_weights.make_equal(self.lightning_module, self._ddp_kwargs.get("broadcast_buffers", True))
         super().setup_optimizers(self.lightning_module.trainer)
         self._optimizers_made = True
         self.model = self._wrap(self.lightning_module)
