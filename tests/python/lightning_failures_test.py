@@ -118,6 +118,28 @@ def test_an_exception_of_all_ranks_may_be_caught(strategy):
     assert mine == others
 
 
+class AsksInSetup(Fails):
+    """A model whose hook before the strategy's own setup takes a value of rank 0, as a path for all ranks."""
+
+    failing = (0, 1)
+
+    def setup(self, stage):
+        self.given = self.trainer.strategy.broadcast(self.global_rank)
+
+
+def asks_after_an_exception_of_all(rank):
+    model, fitted = AsksInSetup(), trainer(max_epochs=1)
+    with pytest.raises(ArithmeticError):
+        fitted.fit(model, loader())
+    model.failing = ()
+    fitted.fit(model, loader())
+    return model.given
+
+
+def test_a_trainer_that_goes_on_after_an_exception_broadcasts_in_setup():
+    assert run_trainers(2, asks_after_an_exception_of_all) == [0, 0]
+
+
 def makes_groups_anew(rank, failing, path):
     """Rank `failing` fails alone in the first group and in the second, all fail together in the third, and again."""
     dist.destroy_process_group()

@@ -129,6 +129,10 @@ class TuttiStrategy(Remade):
 
     # ---- the beginning and the end ----
 
+    def setup_environment(self) -> None:
+        self._is_alone = False  # hooks before `setup`, such as the module's own, make collectives already
+        super().setup_environment()
+
     def setup_distributed(self) -> None:
         _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout,
                                 self.root_device)
@@ -230,7 +234,6 @@ class TuttiStrategy(Remade):
                              "also those that are frozen until later")
 
     def setup(self, trainer: Any) -> None:
-        self._is_alone = False
         if trainer.state.fn == "fit":
             self._last_state = None
         # torch's own layers train on GPUs alone.
