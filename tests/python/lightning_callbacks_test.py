@@ -58,7 +58,7 @@ class WithBackbone(Model):
         self.backbone = self.net[0]
 
     def configure_optimizers(self):
-        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr)
+        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], self.lr, momentum=0.5)
 
 
 class WithBackboneInQAdam(WithBackbone):
@@ -90,6 +90,26 @@ def unfreezes_a_backbone(rank, strategy, options):
 def test_a_backbone_that_is_unfrozen_later(strategy, options):
     ours, theirs = run_trainers(2, unfreezes_a_backbone, strategy, options)
     assert ours == theirs
+
+
+def saves_a_finetuning(rank, path):
+    fitted = trainer("ddp_sharded", callbacks=[finetuning()])
+    fitted.fit(WithBackbone(), loader())
+    fitted.save_checkpoint(path)
+
+
+def goes_on_with_a_finetuning(rank, strategy, path):
+    model, callback = WithBackbone(), finetuning()
+    model.on_train_start = lambda: callback.make_trainable(model.backbone)  # which Lightning freezes anew
+    trainer(strategy, max_epochs=4, callbacks=[callback]).fit(model, loader(), ckpt_path=path)
+    return weights_of(model).tolist()
+
+
+def test_sharded_optimizers_go_on_with_a_backbone_that_was_unfrozen_before(tmp_path):
+    path = str(tmp_path / "unfrozen.ckpt")
+    run_trainers(2, saves_a_finetuning, path)
+    ours, theirs = run_trainers(2, goes_on_with_a_finetuning, "ddp_sharded", path)
+    assert ours == theirs == pytest.approx(run_trainers(2, goes_on_with_a_finetuning, "tutti", path)[0], abs=1e-6)
 
 
 class HeadInQAdam(WithBackbone):

@@ -57,6 +57,17 @@ def _share_groups(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> b
     return len(groups) == len(others) and all(map(operator.is_, groups, others))
 
 
+def _share_out_assigned_groups(sharded: ZeroRedundancyOptimizer, whole: torch.optim.Optimizer) -> None:
+    """Shares out the groups of ``sharded`` that were assigned to its attribute beyond those of ``whole``.
+
+    BaseFinetuning does so in a training that goes on from a checkpoint, with the groups that it had added before.
+    """
+    added = sharded.param_groups[len(whole.param_groups):]
+    sharded.param_groups = list(whole.param_groups)
+    for group in added:
+        sharded.add_param_group(group)
+
+
 def _move_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
     """Gives ``scheduler``, and those that it is made of, another optimizer."""
     scheduler.optimizer = optimizer
@@ -127,7 +138,8 @@ class DDPShardedStrategy(TuttiStrategy):
         super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        for optimizer in self.optimizers:
+        for whole, optimizer in zip(self._whole, self.optimizers):
+            _share_out_assigned_groups(optimizer, whole)
             optimizer.optim.state.clear()  # a state that is empty, as before the first step, would leave this one
         super().load_optimizer_state_dict(checkpoint)
         for optimizer, sharded in zip(self._whole, self.optimizers):
