@@ -35,9 +35,15 @@ def test_scatter():
 def test_gather():
     outputs = [{"loss": torch.tensor(1.0), "features": torch.ones(2, 3), "count": 2, "none": None, "names": ["a"]},
                {"loss": torch.tensor(3.0), "features": torch.ones(1, 3), "count": 1, "none": None, "names": ["b"]}]
-    gathered = _pieces.gather(outputs)
+    gathered = _pieces.gather(outputs, "validation_step")
     assert gathered["loss"].tolist() == [1, 3] and gathered["features"].shape == (3, 3)
     assert gathered["count"].tolist() == [2, 1] and gathered["none"] is None and gathered["names"] == [["a", "b"]]
+
+
+def test_lists_that_differ_in_length_are_not_cut():
+    outputs = [{"out": (torch.ones(1), ["a", "b"])}, {"out": (torch.ones(1), ["c"])}]
+    with pytest.raises(ValueError, match=r"Net.test_step\['out'\]\[1\] is a list of 2, 1 values .* return a tensor with a row"):
+        _pieces.gather(outputs, "Net.test_step")
 
 
 class SeesPieces(Model):

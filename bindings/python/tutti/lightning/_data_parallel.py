@@ -49,8 +49,9 @@ class _SplitsBatches:
     def _in_pieces(self, name: str, step: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> Any:
         """Lets ``step``, which calls the module's method ``name``, call it with one piece after the other."""
         module = self.lightning_module
-        all_pieces = _pieces.in_pieces(getattr(module, name), len(self.parallel_devices))
         step_end = getattr(module, f"{name}_end", None)
+        all_pieces = _pieces.in_pieces(
+            getattr(module, name), len(self.parallel_devices), f"{type(module).__name__}.{name}")
 
         def method(*some: Any, **named: Any) -> Any:
             output = all_pieces(*some, **named)

@@ -44,24 +44,34 @@ def scatter(value: Any, pieces: int) -> list[Any]:
     return [_piece(value, index, pieces) for index in range(pieces)]
 
 
-def gather(outputs: Sequence[Any]) -> Any:
-    """The outputs of the pieces as one: tensors are concatenated, and tensors without dimensions and numbers stacked."""
+def gather(outputs: Sequence[Any], place: str) -> Any:
+    """The outputs of the pieces as one: tensors are concatenated, and tensors without dimensions and numbers stacked.
+
+    Lists, tuples and dicts are gathered value by value. ValueError, which names the ``place`` of the outputs, where the
+    lists of some pieces are longer than those of others, whose values would be lost.
+    """
     first = outputs[0]
     if isinstance(first, torch.Tensor):
         return torch.stack(list(outputs)) if first.dim() == 0 else torch.cat(list(outputs))
     if isinstance(first, (int, float)) and not isinstance(first, bool):
         return torch.tensor(outputs)
     if isinstance(first, Mapping):
-        return type(first)({key: gather([output[key] for output in outputs]) for key in first})
+        return type(first)({key: gather([output[key] for output in outputs], f"{place}[{key!r}]") for key in first})
     if isinstance(first, (list, tuple)):
-        return _rebuilt(first, [gather(inner) for inner in zip(*outputs)])
+        lengths = [len(output) for output in outputs]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"{place} is a {type(first).__name__} of {', '.join(map(str, lengths))} values for the pieces of "
+                             "a batch, and such outputs are gathered value by value: return a tensor with a row for each "
+                             f"sample (of texts, their numbers), and a {type(first).__name__} only of as many values for "
+                             "each piece")
+        return _rebuilt(first, [gather(inner, f"{place}[{index}]") for index, inner in enumerate(zip(*outputs))])
     return None if first is None else list(outputs)
 
 
-def in_pieces(step: Callable[..., Any], pieces: int) -> Callable[..., Any]:
-    """``step``, called with one piece of its arguments after the other; returns the gathered outputs."""
+def in_pieces(step: Callable[..., Any], pieces: int, place: str) -> Callable[..., Any]:
+    """``step``, called with one piece of its arguments after the other; returns the outputs, gathered as of ``place``."""
 
     def steps(*arguments: Any, **keywords: Any) -> Any:
-        return gather([step(*some, **named) for some, named in scatter((arguments, keywords), pieces)])
+        return gather([step(*some, **named) for some, named in scatter((arguments, keywords), pieces)], place)
 
     return steps
