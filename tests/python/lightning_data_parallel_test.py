@@ -46,6 +46,37 @@ def test_lists_that_differ_in_length_are_not_cut():
         _pieces.gather(outputs, "Net.test_step")
 
 
+class LogsMeans(Model):
+    """Logs the mean of what each step sees: that of an epoch is the mean of all samples."""
+
+    def see(self, batch):
+        self.log("mean", batch[0].mean(), on_epoch=True)
+        return batch[0].sum(1)
+
+    def training_step(self, batch, batch_idx):
+        self.see(batch)
+        return self.loss(batch)
+
+    def validation_step(self, batch, batch_idx):
+        return self.see(batch)
+
+    def validation_step_end(self, gathered):
+        self.log("end", gathered.mean())
+
+    def test_step(self, batch):
+        self.see(batch)
+
+
+def test_logged_means_count_pieces_by_their_samples():
+    fitted, model, data = trainer("dp", devices=4, max_epochs=1), LogsMeans(), loader(13, batch_size=10)
+    mean = pytest.approx(float(data.dataset.tensors[0].mean()), abs=1e-6)
+    fitted.fit(model, data)
+    assert float(fitted.callback_metrics["mean"]) == mean
+    validated, = fitted.validate(model, data, verbose=False)
+    assert validated["mean"] == mean and validated["end"] / 6 == mean, "a step end counts the whole batch"
+    assert fitted.test(model, data, verbose=False)[0]["mean"] == mean
+
+
 class SeesPieces(Model):
     """Notes the sizes that its steps and step ends see."""
 

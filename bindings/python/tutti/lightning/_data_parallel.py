@@ -49,12 +49,19 @@ class _SplitsBatches:
     def _in_pieces(self, name: str, step: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> Any:
         """Lets ``step``, which calls the module's method ``name``, call it with one piece after the other."""
         module = self.lightning_module
+        of_module = getattr(module, name)
         step_end = getattr(module, f"{name}_end", None)
-        all_pieces = _pieces.in_pieces(
-            getattr(module, name), len(self.parallel_devices), f"{type(module).__name__}.{name}")
+        logged = module.trainer._results  # None where a step cannot log
+
+        def of_piece(*some: Any, **named: Any) -> Any:
+            _weigh_by(logged, some[0])
+            return of_module(*some, **named)
+
+        all_pieces = _pieces.in_pieces(of_piece, len(self.parallel_devices), f"{type(module).__name__}.{name}")
 
         def method(*some: Any, **named: Any) -> Any:
             output = all_pieces(*some, **named)
+            _weigh_by(logged, some[0])
             if callable(step_end):
                 changed = step_end(output)
                 output = output if changed is None else changed
@@ -69,6 +76,12 @@ class _SplitsBatches:
             vars(module).pop(name)
             if own is not None:
                 vars(module)[name] = own
+
+
+def _weigh_by(logged: Any, batch: Any) -> None:
+    """Lets what is ``logged`` from here on count in means as many times as ``batch``, a whole one or a piece, has samples."""
+    if logged is not None:
+        logged.batch, logged.batch_size = batch, None
 
 
 def _with_mean_loss(output: Any) -> Any:
