@@ -287,10 +287,36 @@ def shards_what_it_can(rank):
 
     with pytest.raises(ValueError, match="SGD has hooks"):
         fit(hooked)
+    with pytest.raises(ValueError, match='the step of LBFGS depends on all of them together: use strategy="tutti"'):
+        fit(torch.optim.LBFGS)
 
 
 def test_optimizers_that_cannot_be_sharded():
     run_trainers(1, shards_what_it_can)
+
+
+OPTIMIZERS = [kind for kind in vars(torch.optim).values()
+              if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer]
+
+
+def steps(kind, parts):
+    """Two parameters after three steps of as many optimizers as there are parts, whose sizes ``parts`` says."""
+    parameters = [torch.nn.Parameter(torch.full((3, 2), value)) for value in (1.0, -2.0)]
+    every, remaining = [], iter(parameters)
+    for size in parts:
+        every.append(kind([next(remaining) for _ in range(size)], lr=0.1))
+    for step in range(3):
+        for index, parameter in enumerate(parameters):
+            gradient = torch.full((3, 2), 0.3 + index - 0.5 * step)
+            parameter.grad = gradient.to_sparse(1) if kind is torch.optim.SparseAdam else gradient
+        for optimizer in every:
+            optimizer.step(lambda: torch.tensor(1.0))
+    return torch.stack(parameters).tolist()
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_which_optimizers_of_torch_step_each_parameter_by_itself(kind):
+    assert (steps(kind, [2]) == steps(kind, [1, 1])) == (kind is not torch.optim.LBFGS), "ddp_sharded must refuse it"
 
 
 def finds_a_rate(rank, strategy, find):

@@ -22,8 +22,11 @@ _OF_EVERY_OPTIMIZER = set(vars(torch.optim.SGD([torch.zeros(1)]))) | {"_opt_call
 
 
 def _sharded(optimizer: torch.optim.Optimizer) -> ZeroRedundancyOptimizer:
-    """An optimizer like ``optimizer``, of whose state each rank keeps a part. ValueError where it cannot be made anew."""
+    """An optimizer like ``optimizer``, of whose state each rank keeps a part. ValueError where it cannot be shared out."""
     kind = type(optimizer)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(f"ddp_sharded lets each rank step a part of the parameters, and the step of {kind.__name__} depends on "
+                         "all of them together: use strategy=\"tutti\", or another optimizer")
     taken = [parameter for name, parameter in inspect.signature(kind.__init__).parameters.items()
              if name not in ("self", "params") and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
     unknown = sorted({parameter.name for parameter in taken} - optimizer.defaults.keys())
@@ -93,9 +96,9 @@ def _count_steps(optimizer: torch.optim.Optimizer) -> None:
 class DDPShardedStrategy(TuttiStrategy):
     """Lightning's DDPShardedStrategy (``ddp_sharded``): each rank keeps a part of the optimizer's state.
 
-    Optimizers that ``configure_optimizers`` returns become torch's ZeroRedundancyOptimizer. A checkpoint has their
-    state whole, and may be resumed on another number of ranks. ``algorithm`` is one that exchanges gradients; the other
-    arguments are those of :class:`TuttiStrategy`.
+    Optimizers that ``configure_optimizers`` returns become torch's ZeroRedundancyOptimizer; ValueError where that cannot
+    train the same, as with LBFGS. A checkpoint has their state whole, and may be resumed on another number of ranks.
+    ``algorithm`` is one that exchanges gradients; the other arguments are those of :class:`TuttiStrategy`.
     """
 
     _whole: Sequence[torch.optim.Optimizer] = ()  # what `configure_optimizers` has returned
