@@ -49,7 +49,32 @@ def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
     for path in paths:
         saved = torch.load(path, weights_only=False)
         assert saved["global_step"] == 2 and "tutti" not in saved
-        assert ("optimizer_states" in saved) == (strategy != "ddp_sharded")
+        (optimizer,) = saved["optimizer_states"]
+        assert optimizer["param_groups"] and bool(optimizer["state"]) == (strategy != "ddp_sharded")
+
+
+def goes_on_after_an_exception(rank, path):
+    """The weights at the end of the epoch, under ddp_sharded and under a strategy that shards nothing."""
+    weights = []
+    for strategy in ("ddp_sharded", "gradient_allreduce"):
+        fitted, model = trainer(strategy, max_epochs=1), Model()
+        fitted.fit(model, loader(), ckpt_path=path)
+        assert fitted.global_step == 4
+        weights.append(weights_of(model).tolist())
+    return weights
+
+
+def warns_of_what_it_saves(rank, folder):
+    if rank == 1:
+        return saves_on_exception(rank, "ddp_sharded", "on_exception", 1, folder)
+    with pytest.warns(UserWarning, match="goes on from .*on_exception.ckpt has its weights, and begins with an empty state"):
+        saves_on_exception(rank, "ddp_sharded", "on_exception", 1, folder)
+
+
+def test_a_sharded_training_goes_on_from_what_an_exception_left(tmp_path):
+    run_trainers(2, warns_of_what_it_saves, str(tmp_path))
+    for sharded, whole in run_trainers(2, goes_on_after_an_exception, str(tmp_path / "on_exception.ckpt")):
+        assert sharded == whole
 
 
 def ends_without_its_state(rank, without, path):

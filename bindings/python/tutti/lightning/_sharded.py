@@ -132,12 +132,15 @@ class DDPShardedStrategy(TuttiStrategy):
         super().teardown()
 
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
-        return {} if self._is_alone else super().optimizer_state(optimizer)
+        if not self._is_alone:
+            return super().optimizer_state(optimizer)
+        return {**torch.optim.Optimizer.state_dict(optimizer), "state": {}}  # as before the first step
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        if self._is_alone and checkpoint.pop("optimizer_states", None) is not None and self.is_global_zero:
+        if self._is_alone and "optimizer_states" in checkpoint and self.is_global_zero:
             warnings.warn("ddp_sharded: an exception has ended the training, so that rank 0 cannot ask the other ranks for "
-                          f"their parts of the optimizer's state: {filepath} has the weights alone", stacklevel=2)
+                          f"their parts of the optimizer's state: a training that goes on from {filepath} has its weights, "
+                          "and begins with an empty state of the optimizer", stacklevel=2)
         super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
