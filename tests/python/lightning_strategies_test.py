@@ -183,6 +183,13 @@ def mistakes(rank):
         with pytest.raises(ValueError, match=f"BaguaStrategy: process_group_backend={backend!r}; .* leave .* out"):
             tutti.lightning.BaguaStrategy(process_group_backend=backend)
     tutti.lightning.TuttiStrategy(process_group_backend="cpu:tutti,cuda:nccl")
+    for mib in ("abc", "true", ""):
+        with pytest.raises(ValueError, match=f"strategy 'bytegrad:.*: bucket_cap_mb={mib}; give a number of MiB above 0"):
+            trainer(f"tutti:bytegrad,bucket_cap_mb={mib}")
+    for strategy in ("bytegrad", "decentralized"):
+        for mib in ("nan", "inf", "-1", "0"):
+            with pytest.raises(ValueError, match=f"bucket_cap_mb={float(mib)}; give a number of MiB above 0, or None for 25"):
+                trainer(f"tutti:{strategy},bucket_cap_mb={mib}")
 
 
 def test_mistakes():

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 import tutti.torch
+from tutti.torch.checks import check_bucket_cap_mb
 from tutti.torch.strategy_names import with_options
 
 # How processes are started, by what follows the name of a strategy.
@@ -83,13 +84,20 @@ def _ddp_options_of(name: str) -> tuple[str, dict[str, Any]]:
         key, _, value = part.partition("=")
         if key not in _DDP_OPTIONS:
             own.append(part)
+        elif key == "bucket_cap_mb":
+            of_ddp[key] = _number_of_mib(name, value)
         elif value in ("true", "false"):
             of_ddp[key] = value == "true"
-        elif key == "bucket_cap_mb":
-            of_ddp[key] = float(value)
         else:
             raise ValueError(f"strategy {name!r}: {key}={value}; say true or false, or give {key} to TuttiStrategy")
     return with_options(before, *own), of_ddp
+
+
+def _number_of_mib(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"strategy {name!r}: bucket_cap_mb={text}; give a number of MiB above 0") from None
 
 
 def read(algorithm: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -104,6 +112,7 @@ def read(algorithm: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for key in in_name.keys() & options.keys():
         raise ValueError(f"{key} is given twice: as an option, and in the name of the strategy")
     of_ddp = {key: value for key, value in {**in_name, **options}.items() if key in _DDP_OPTIONS}
+    check_bucket_cap_mb(of_ddp.get("bucket_cap_mb"))
     own = (f"{key}={_text(value)}" for key, value in options.items() if key not in of_ddp)
     return with_options(name, *own), of_ddp
 

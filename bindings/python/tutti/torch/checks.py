@@ -15,6 +15,13 @@ def check_number(name: str, value: Any, right: str, suits: Callable[[Any], bool]
         raise ValueError(f"{name}={value}; give {right}")
 
 
+def check_bucket_cap_mb(bucket_cap_mb: Any) -> None:
+    """Raises TypeError or ValueError unless ``bucket_cap_mb`` is None or makes buckets of a byte or more."""
+    if bucket_cap_mb is not None:
+        check_number("bucket_cap_mb", bucket_cap_mb, "a number of MiB above 0, or None for 25",
+                     lambda mib: 1 <= mib * 2**20 < 2**63)  # bytes
+
+
 def check_loss_scale(scale: Any) -> None:
     """Raises TypeError unless ``scale`` is a number."""
     check_number("set_loss_scale: scale", scale, "a number, such as scaler.get_scale()")

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.torch import optimizer_steps, states
-from tutti.torch.checks import check_loss_scale, check_number, check_optimizer
+from tutti.torch.checks import check_bucket_cap_mb, check_loss_scale, check_optimizer
 from tutti.torch.qadam import QAdam, with_warmup_of
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
@@ -109,11 +109,8 @@ def _calls_closure_first(optimizer: torch.optim.Optimizer) -> bool:
 
 def _bucket_bytes(bucket_cap_mb: float | None) -> int:
     """The bytes of a bucket; None, as in torch's DistributedDataParallel, stands for 25 MiB."""
-    if bucket_cap_mb is None:
-        bucket_cap_mb = 25
-    check_number("bucket_cap_mb", bucket_cap_mb, "a number of MiB above 0, or None for 25",
-                 lambda mib: 1 <= mib * 2**20 < 2**63)  # bytes
-    return int(bucket_cap_mb * 2**20)
+    check_bucket_cap_mb(bucket_cap_mb)
+    return int((25 if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
 
 
 def _optimizers_in(optimizer: Any) -> list[torch.optim.Optimizer]:
