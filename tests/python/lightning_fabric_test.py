@@ -227,6 +227,8 @@ def takes_arguments_of_lightning(rank):
     assert made.strategy.precision.precision == "bf16-mixed"
     with pytest.raises(ValueError, match="TuttiFabricStrategy: process_group_backend='gloo'; .* leave .* out"):
         of_lightning.TuttiFabricStrategy(process_group_backend="gloo")
+    with pytest.raises(TypeError, match="TuttiFabricStrategy: timeout is 5; give a datetime.timedelta"):
+        of_lightning.TuttiFabricStrategy(timeout=5)
     with pytest.raises(TypeError, match="no_backward_sync is for a module that fabric.setup has returned.*Linear"):
         made.strategy._backward_sync_control.no_backward_sync(torch.nn.Linear(1, 1), enabled=True)
 

@@ -190,6 +190,11 @@ def mistakes(rank):
         for mib in ("nan", "inf", "-1", "0"):
             with pytest.raises(ValueError, match=f"bucket_cap_mb={float(mib)}; give a number of MiB above 0, or None for 25"):
                 trainer(f"tutti:{strategy},bucket_cap_mb={mib}")
+        for name in ("flatten", "find_unused_parameters", "static_graph", "autotune"):
+            with pytest.raises(TypeError, match=f"{name} is 'yes'; give True or False"):
+                tutti.lightning.TuttiStrategy(strategy, **{name: "yes"})
+    with pytest.raises(TypeError, match="HorovodStrategy: timeout is 5; give a datetime.timedelta"):
+        tutti.lightning.HorovodStrategy(timeout=5)
 
 
 def test_mistakes():

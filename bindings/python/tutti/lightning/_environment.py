@@ -104,6 +104,13 @@ def check_backend(strategy: Any, backend: str | None) -> None:
                          "backend tutti: leave process_group_backend out")
 
 
+def check_timeout(strategy: Any, timeout: Any) -> None:
+    """Raises TypeError unless the ``timeout`` of ``strategy`` is a timedelta, or None for the default."""
+    if not isinstance(timeout, timedelta | None):
+        raise TypeError(f"{type(strategy).__name__}: timeout is {timeout!r}; give a datetime.timedelta, such as "
+                        "timedelta(minutes=5)")
+
+
 def make_group(environment: Any, backend: str, timeout: timedelta | None, device: torch.device) -> None:
     """Makes the default process group where a launcher says who this process is; Lightning makes the group elsewhere.
 

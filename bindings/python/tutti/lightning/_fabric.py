@@ -58,6 +58,7 @@ class TuttiFabricStrategy(Remade):
         **options: Any,
     ) -> None:
         _environment.check_backend(self, process_group_backend)
+        _environment.check_timeout(self, timeout)
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self._named, of_ddp = _names.read(algorithm, options)
         self.exchanged_by = tutti.torch.parse_strategy(self._named)

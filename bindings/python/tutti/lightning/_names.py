@@ -6,16 +6,16 @@ from typing import Any
 import torch
 
 import tutti.torch
-from tutti.torch.checks import check_bucket_cap_mb
+from tutti.torch.checks import check_bucket_cap_mb, check_flag
 from tutti.torch.strategy_names import with_options
 
 # How processes are started, by what follows the name of a strategy.
 START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}
 FAMILY = "tutti"
 
-_DDP_OPTIONS = set(inspect.signature(torch.nn.parallel.DistributedDataParallel).parameters) - {
-    "module", "device_ids", "output_device", "dim", "process_group"
-}
+_OF_DDP = inspect.signature(torch.nn.parallel.DistributedDataParallel).parameters
+_DDP_OPTIONS = _OF_DDP.keys() - {"module", "device_ids", "output_device", "dim", "process_group"}
+_DDP_FLAGS = {name for name in _DDP_OPTIONS if isinstance(_OF_DDP[name].default, bool)}
 
 
 def split(name: str) -> tuple[str, str] | None:
@@ -60,6 +60,7 @@ def _text(value: Any) -> str:
 
 def take_autotune(algorithm: Any, given: bool | None) -> tuple[Any, bool | None]:
     """``algorithm`` without the option ``autotune``, and whether to tune: what the option says, else ``given``."""
+    check_flag("autotune", given)
     name, colon, options = str(getattr(algorithm, "strategy", algorithm)).partition(":")
     parts = options.split(",")
     chosen = [part for part in parts if part.partition("=")[0] == "autotune"]
@@ -100,6 +101,13 @@ def _number_of_mib(name: str, text: str) -> float:
         raise ValueError(f"strategy {name!r}: bucket_cap_mb={text}; give a number of MiB above 0") from None
 
 
+def _check_ddp_options(of_ddp: dict[str, Any]) -> None:
+    """Raises TypeError or ValueError, which names the option, where torch would end deep in a fit."""
+    for key in of_ddp.keys() & _DDP_FLAGS:
+        check_flag(key, of_ddp[key])
+    check_bucket_cap_mb(of_ddp.get("bucket_cap_mb"))
+
+
 def read(algorithm: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The strategy name that ``algorithm`` and ``options`` make, and those of the options that are DDP's.
 
@@ -112,7 +120,7 @@ def read(algorithm: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for key in in_name.keys() & options.keys():
         raise ValueError(f"{key} is given twice: as an option, and in the name of the strategy")
     of_ddp = {key: value for key, value in {**in_name, **options}.items() if key in _DDP_OPTIONS}
-    check_bucket_cap_mb(of_ddp.get("bucket_cap_mb"))
+    _check_ddp_options(of_ddp)
     own = (f"{key}={_text(value)}" for key, value in options.items() if key not in of_ddp)
     return with_options(name, *own), of_ddp
 

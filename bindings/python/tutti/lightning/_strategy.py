@@ -16,6 +16,7 @@ from tutti.lightning import _averages, _batches, _environment, _failures, _finet
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import check_clipping
+from tutti.torch.checks import check_flag
 from tutti.torch.strategy_names import with_options
 
 
@@ -56,7 +57,8 @@ class TuttiStrategy(Remade):
     Strategies that exchange gradients train in stock DistributedDataParallel; the others, and with ``autotune`` all, in
     :class:`tutti.torch.DistributedDataParallel`. Where weights differ between ranks while they train, the ranks agree
     on their average before a validation, before a checkpoint and at the end of ``fit``. A checkpoint holds the state of
-    the strategy of every rank; it may be resumed on another number of ranks. ValueError names an option that is wrong.
+    the strategy of every rank; it may be resumed on another number of ranks. ValueError or TypeError names an option
+    that is wrong.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class TuttiStrategy(Remade):
                 raise ValueError(f"{type(self).__name__}: {name} is for Lightning's DDPStrategy; here algorithm says how "
                                  "gradients are exchanged")
         _environment.check_backend(self, process_group_backend)
+        _environment.check_timeout(self, timeout)
+        check_flag("flatten", flatten)
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         # As the user says it: a number of warm-up steps that the name leaves out is that of the optimizer.
         self._named, of_ddp = _names.read(algorithm, options)

@@ -15,6 +15,12 @@ def check_number(name: str, value: Any, right: str, suits: Callable[[Any], bool]
         raise ValueError(f"{name}={value}; give {right}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raises TypeError unless ``value`` is True or False, or None for a default."""
+    if value not in (None, True, False):
+        raise TypeError(f"{name} is {value!r}; give True or False")
+
+
 def check_bucket_cap_mb(bucket_cap_mb: Any) -> None:
     """Raises TypeError or ValueError unless ``bucket_cap_mb`` is None or makes buckets of a byte or more."""
     if bucket_cap_mb is not None:

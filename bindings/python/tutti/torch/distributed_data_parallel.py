@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.torch import optimizer_steps, states
-from tutti.torch.checks import check_bucket_cap_mb, check_loss_scale, check_optimizer
+from tutti.torch.checks import check_bucket_cap_mb, check_flag, check_loss_scale, check_optimizer
 from tutti.torch.qadam import QAdam, with_warmup_of
 
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
@@ -183,9 +183,8 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
                              "module, whose layers are lazy, before it is wrapped")
         tutti.torch._check_strategy(strategy, "module, optimizer, strategy")
-        for name, flag in (("find_unused_parameters", find_unused_parameters), ("autotune", autotune)):
-            if flag not in (None, True, False):
-                raise TypeError(f"{name} is {flag!r}; give True or False")
+        check_flag("find_unused_parameters", find_unused_parameters)
+        check_flag("autotune", autotune)
         optimizers = _optimizers_in(optimizer)
         self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
         backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
