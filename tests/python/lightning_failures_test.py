@@ -98,6 +98,19 @@ def test_a_state_that_cannot_be_read_at_the_end_of_a_fit_is_a_warning(without, t
     run_trainers(2, ends_without_its_state, without, str(tmp_path / "last.ckpt"))
 
 
+def hears_of_an_exception_without_text(rank):
+    model = Model()
+    if rank == 1:
+        model.on_train_batch_end = unittest.mock.Mock(side_effect=AssertionError)
+    text = "" if rank == 1 else r"rank 1 failed: AssertionError \(told by rank 1\)"
+    with pytest.raises(AssertionError if rank == 1 else dist.DistBackendError, match=text):
+        trainer(max_epochs=9).fit(model, loader())
+
+
+def test_an_exception_without_text_is_told_by_its_name():
+    run_trainers(2, hears_of_an_exception_without_text)
+
+
 class StepsAlone(Model):
     """A model whose steps wait for no other rank: with async it hears of others by the strategy alone."""
 

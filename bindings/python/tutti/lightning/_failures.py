@@ -45,7 +45,8 @@ def tell_others(exception: BaseException) -> None:
     if _in_time(_all_fail):
         _shared += 1
     else:
-        tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
+        text = f": {exception}" if str(exception) else ""  # KeyboardInterrupt has none
+        tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}{text}")
 
 
 def _in_time(all_fail: Callable[[], bool]) -> bool:
