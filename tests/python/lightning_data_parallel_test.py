@@ -46,6 +46,13 @@ def test_lists_that_differ_in_length_are_not_cut():
         _pieces.gather(outputs, "Net.test_step")
 
 
+@pytest.mark.parametrize("keys", [("a", "ab", "ab"), ("ab", "a", "ab"), ("ab", "ab", "a")])
+def test_values_that_some_pieces_lack_are_not_lost(keys):
+    outputs = [{"out": {key: torch.ones(1) for key in of_piece}} for of_piece in keys]
+    with pytest.raises(ValueError, match=r"Net.test_step\['out'\] has no 'b' for 1 of the 3 pieces .* return the same keys"):
+        _pieces.gather(outputs, "Net.test_step")
+
+
 class LogsMeans(Model):
     """Logs the mean of what each step sees: that of an epoch is the mean of all samples."""
 

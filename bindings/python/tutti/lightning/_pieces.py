@@ -47,8 +47,8 @@ def scatter(value: Any, pieces: int) -> list[Any]:
 def gather(outputs: Sequence[Any], place: str) -> Any:
     """The outputs of the pieces as one: tensors are concatenated, and tensors without dimensions and numbers stacked.
 
-    Lists, tuples and dicts are gathered value by value. ValueError, which names the ``place`` of the outputs, where the
-    lists of some pieces are longer than those of others, whose values would be lost.
+    Lists, tuples and dicts are gathered value by value. ValueError, which names the ``place`` of the outputs, where some
+    pieces have longer lists than others, or keys that others lack, whose values would be lost.
     """
     first = outputs[0]
     if isinstance(first, torch.Tensor):
@@ -56,6 +56,11 @@ def gather(outputs: Sequence[Any], place: str) -> Any:
     if isinstance(first, (int, float)) and not isinstance(first, bool):
         return torch.tensor(outputs)
     if isinstance(first, Mapping):
+        for key in dict.fromkeys(key for output in outputs for key in output):
+            lacking = sum(key not in output for output in outputs)
+            if lacking:
+                raise ValueError(f"{place} has no {key!r} for {lacking} of the {len(outputs)} pieces of a batch, and such "
+                                 "outputs are gathered value by value: return the same keys for each piece")
         return type(first)({key: gather([output[key] for output in outputs], f"{place}[{key!r}]") for key in first})
     if isinstance(first, (list, tuple)):
         lengths = [len(output) for output in outputs]
