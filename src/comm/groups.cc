@@ -226,9 +226,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, kOwnCall).Wait();
   if (met.ok()) met = OpenOnDevice(*runtime, *impl->channel, *impl->store);
   if (met.ok()) return impl;
-  // The new group's own error numbers its members from 0.
-  return absl::Status(met.code(),
-                      absl::StrCat(NameOfGroup(ranks, name), ", here numbered from 0 in this order: ", met.message()));
+  return absl::Status(met.code(), absl::StrCat(NameOfGroup(ranks, name), ": ", met.message()));
 }
 
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transports/ucx/network_hint.h"
 #include "transports/ucx/pieces.h"
 
 namespace tutti::ucx {
@@ -163,11 +164,11 @@ bool ShortWire::Read(absl::Span<std::byte> buffer, ShortReceiver& receiver) {
     const ssize_t got = recvmsg(socket_.get(), &header, MSG_DONTWAIT);
     if (got < 0) {
       readable_ = errno == EINTR;
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) EndWith(std::strerror(errno));
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) EndWith(BrokenBy(errno));
       return moved;
     }
     if (got == 0) {
-      EndWith(error_ == 0 || error_ == EPIPE ? "it closed its connection" : std::strerror(error_));
+      EndWith(error_ == 0 || error_ == EPIPE ? "it closed its connection" : BrokenBy(error_));
       return moved;
     }
     moved = true;

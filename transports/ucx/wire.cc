@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "transports/ucx/network_hint.h"
 #include "transports/ucx/pieces.h"
 #include "tutti/codecs/random.h"
 
@@ -305,7 +306,7 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
         connection.closing = true;
         connection.readable = !connection.closed;
       } else if (!WouldBlock(errno)) {
-        Break(std::strerror(errno));
+        Break(BrokenBy(errno));
       }
       return moved;
     }
@@ -471,7 +472,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
       return moved;
     }
     if (got < 0) {
-      Break(std::strerror(errno));
+      Break(BrokenBy(errno));
       return moved;
     }
     if (got == 0) {
