@@ -18,8 +18,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/keep_alive.h"
+#include "transports/errors.h"
 #include "transports/ucx/network_hint.h"
 
 namespace tutti::ucx {
@@ -27,6 +30,11 @@ namespace {
 
 // The most connections, beyond those that are expected, whose other end has not said who it is.
 constexpr std::size_t kMaxStrangers = 64;
+// What a rank answers when it knows who has connected.
+constexpr char kAnswer = 'A';
+// The attempts to make one connection, and the pause before the next one, after the other end has closed it unanswered.
+constexpr int kMaxAttempts = 50;
+constexpr absl::Duration kPause = absl::Milliseconds(50);
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -122,15 +130,20 @@ absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireM
   if (absl::Status status = Await(listener_.get(), EPOLLIN); !status.ok()) return status;
   for (std::size_t member = 0; member < members_.size(); ++member) {
     if (members_[member].rank > rank_) {
-      if (absl::Status status = Dial(member, std::nullopt); !status.ok()) return status;
+      calls_.push_back({.member = member, .index = std::nullopt, .socket = {}});
       continue;
     }
     sockets_[member].sockets.resize(connections_);
-    for (std::uint32_t i = 0; i < connections_; ++i) {
-      if (absl::Status status = Dial(member, i); !status.ok()) return status;
-    }
+    for (std::uint32_t i = 0; i < connections_; ++i) calls_.push_back({.member = member, .index = i, .socket = {}});
+  }
+  for (Call& call : calls_) {
+    if (absl::Status status = Dial(call); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+bool WireMeeting::reached() const {
+  return std::all_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.introduced; });
 }
 
 std::string WireMeeting::CannotReach(std::size_t member) const {
@@ -146,11 +159,22 @@ absl::Status WireMeeting::Unreachable(std::size_t member, int error) const {
 }
 
 absl::Status WireMeeting::Unanswered() const {
-  return absl::DeadlineExceededError(
-      absl::StrCat(CannotReach(calls_.front().member), "no answer in time", kNetworkHint));
+  const auto call = std::find_if(calls_.begin(), calls_.end(), [](const Call& one) { return !one.introduced; });
+  return absl::DeadlineExceededError(absl::StrCat(CannotReach(call->member), "no answer in time", kNetworkHint));
 }
 
-absl::Status WireMeeting::Dial(std::size_t member, std::optional<std::uint32_t> index) {
+Rank WireMeeting::missing() const {
+  const auto found = std::find(is_met_.begin(), is_met_.end(), false);
+  return found == is_met_.end() ? rank_ : members_[static_cast<std::size_t>(found - is_met_.begin())].rank;
+}
+
+absl::Status WireMeeting::Unmet() const {
+  const absl::string_view did_not = missing() > rank_ ? " did not connect to rank " : " did not answer rank ";
+  return absl::DeadlineExceededError(absl::StrCat("rank ", missing(), did_not, rank_, " in time"));
+}
+
+absl::Status WireMeeting::Dial(Call& call) {
+  const std::size_t member = call.member;
   SocketAddress address = Copy(members_[member].address.data(), members_[member].address.size());
   if (address.storage.ss_family == AF_INET6) {
     auto* const v6 = reinterpret_cast<sockaddr_in6*>(address.get());
@@ -170,8 +194,16 @@ absl::Status WireMeeting::Dial(std::size_t member, std::optional<std::uint32_t> 
     return Unreachable(member, errno);
   }
   if (absl::Status status = Await(socket.get(), EPOLLOUT); !status.ok()) return status;
-  calls_.push_back({member, index, std::move(socket)});
+  call.socket = std::move(socket);
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> WireMeeting::GoOn(Call& call) {
+  if (call.introduced) return HearAnswer(call);
+  if (call.socket.valid()) return Introduce(call);
+  if (MonotonicNanos() < call.next_ns) return false;
+  if (absl::Status status = Dial(call); !status.ok()) return status;
+  return false;
 }
 
 absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
@@ -180,6 +212,9 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   int error = 0;
   socklen_t bytes = sizeof(error);
   if (getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+  if (error == ECONNREFUSED && call.attempts > 1) {
+    return Died(members_[call.member].rank, "it closed its connection, and listens no more");
+  }
   if (error != 0) return Unreachable(call.member, error);
   if (!call.index) return true;
   const WireMember& member = members_[call.member];
@@ -192,12 +227,41 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   // The buffer of a connection that is just up has room for the introduction.
   if (send(call.socket.get(), &introduction, sizeof(introduction), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       static_cast<ssize_t>(sizeof(introduction))) {
-    return Unreachable(call.member, errno);
+    if (errno != EPIPE && errno != ECONNRESET) return Unreachable(call.member, errno);
+    if (absl::Status status = Repeat(call); !status.ok()) return status;
+    return false;
+  }
+  epoll_event answered = {.events = EPOLLIN, .data = {}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, call.socket.get(), &answered);
+  call.introduced = true;
+  return false;
+}
+
+absl::StatusOr<bool> WireMeeting::HearAnswer(Call& call) {
+  char answer = 0;
+  const ssize_t got = recv(call.socket.get(), &answer, sizeof(answer), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0 || answer != kAnswer) {
+    if (absl::Status status = Repeat(call); !status.ok()) return status;
+    return false;
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, call.socket.get(), nullptr);
-  sockets[*call.index] = std::move(call.socket);
+  sockets_[call.member].sockets[*call.index] = std::move(call.socket);
   NoteIfMet(call.member);
   return true;
+}
+
+absl::Status WireMeeting::Repeat(Call& call) {
+  if (call.attempts == kMaxAttempts) {
+    return absl::UnavailableError(absl::StrCat(
+        CannotReach(call.member), "it closed ", kMaxAttempts,
+        " connections before it had answered: strangers fill its port, or another process has its address"));
+  }
+  ++call.attempts;
+  call.introduced = false;
+  call.socket = {};
+  call.next_ns = NanosIn(kPause);
+  return absl::OkStatus();
 }
 
 absl::Status WireMeeting::Accept() {
@@ -243,6 +307,8 @@ void WireMeeting::Admit(UnsharedFd socket, const Introduction& introduction) {
       sockets[introduction.index].valid()) {
     return;
   }
+  // The buffer of a connection over which nothing was sent has room for the answer.
+  if (send(socket.get(), &kAnswer, sizeof(kAnswer), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(kAnswer)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
   sockets[introduction.index] = std::move(socket);
   NoteIfMet(place);
@@ -259,20 +325,15 @@ void WireMeeting::NoteIfMet(std::size_t member) {
 absl::StatusOr<bool> WireMeeting::Advance() {
   absl::Status failed;
   std::erase_if(calls_, [&](Call& call) {
-    const absl::StatusOr<bool> introduced = Introduce(call);
-    if (!introduced.ok() && failed.ok()) failed = introduced.status();
-    return !introduced.ok() || *introduced;
+    const absl::StatusOr<bool> done = GoOn(call);
+    if (!done.ok() && failed.ok()) failed = done.status();
+    return !done.ok() || *done;
   });
   if (!failed.ok()) return failed;
   // Also the connections of those that only try whether they reach this rank: they wait for an answer.
   if (absl::Status status = Accept(); !status.ok()) return status;
   std::erase_if(strangers_, [&](Stranger& stranger) { return Hear(stranger); });
   return missing_ == 0;
-}
-
-Rank WireMeeting::missing() const {
-  const auto found = std::find(is_met_.begin(), is_met_.end(), false);
-  return found == is_met_.end() ? rank_ : members_[static_cast<std::size_t>(found - is_met_.begin())].rank;
 }
 
 std::vector<WireSockets> WireMeeting::TakeMet() {

@@ -1,8 +1,9 @@
 // How the ranks of different nodes make the connections of their wires (wire.h, short_wire.h): each rank listens on its
-// network interface until all have greeted it, and of two ranks the one with the higher number connects to the other.
-// The other one knocks, which is to connect and to hang up at once: a network that loses what one of the two sends
-// shows early, and not where a library waits for minutes until the system gives up. No child that is forked meanwhile
-// keeps a connection.
+// network interface until all have greeted it, and of two ranks the one with the higher number connects to the other,
+// which answers. A connection that ends before the answer is made anew: a rank whose port strangers fill drops the
+// oldest connections of which it does not know whose they are. The rank with the lower number knocks, which is to
+// connect and to hang up at once: a network that loses what one of the two sends shows early, and not where a library
+// waits for minutes until the system gives up. No child that is forked meanwhile keeps a connection.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 
@@ -48,12 +49,13 @@ class WireMeeting {
   absl::StatusOr<bool> Advance();
   // A descriptor that is readable when Advance has something to do.
   int fd() const { return epoll_.get(); }
-  // Whether every member has answered: no connection and no knock of this rank is still under way.
-  bool reached() const { return calls_.empty(); }
-  // The first member that has not answered, and that it has not; not all have.
+  // Whether every member has been reached: no connection and no knock of this rank is still to come up.
+  bool reached() const;
+  // DeadlineExceeded, about the first member that has not been reached; not all have been.
   absl::Status Unanswered() const;
-  // The first rank that has not been met; all have not.
+  // The first rank that has not been met, and DeadlineExceeded about it; not all have been.
   Rank missing() const;
+  absl::Status Unmet() const;
 
   // The connections to the ranks that have been met since the last call.
   std::vector<WireSockets> TakeMet();
@@ -63,7 +65,7 @@ class WireMeeting {
  private:
   // How a rank that connects introduces itself.
   struct Introduction {
-    std::uint32_t magic = 0x31495454;  // "TTI1"
+    std::uint32_t magic = 0x32495454;  // "TTI2"
     Rank rank = 0;
     std::uint32_t index = 0;  // of this connection, among `count`
     std::uint32_t count = 0;
@@ -73,7 +75,10 @@ class WireMeeting {
   struct Call {
     std::size_t member;
     std::optional<std::uint32_t> index;
-    UnsharedFd socket;
+    UnsharedFd socket;        // none between the end of a connection and the next attempt
+    bool introduced = false;  // and the answer is awaited
+    int attempts = 1;
+    std::int64_t next_ns = 0;  // of the next attempt
   };
   struct Stranger {
     UnsharedFd socket;
@@ -81,9 +86,15 @@ class WireMeeting {
     std::size_t read = 0;
   };
 
-  absl::Status Dial(std::size_t member, std::optional<std::uint32_t> index);
-  // Introduces this rank over a connection that is up, or hangs up after a knock; false while it is not up.
+  absl::Status Dial(Call& call);
+  // Goes on with a call without waiting; true once the call has done what it is for.
+  absl::StatusOr<bool> GoOn(Call& call);
+  // Introduces this rank over a connection that is up, or hangs up after a knock; true after a knock.
   absl::StatusOr<bool> Introduce(Call& call);
+  // Hears the answer to the introduction; false while it has not come.
+  absl::StatusOr<bool> HearAnswer(Call& call);
+  // Has a connection made anew that the member has closed.
+  absl::Status Repeat(Call& call);
   absl::Status Accept();
   // Reads what a stranger says; false while there is more to come.
   bool Hear(Stranger& stranger);
