@@ -21,8 +21,10 @@ class ForwardingTransport : public Transport {
   absl::string_view name() const override { return inner_->name(); }
   MappedRegion region() const override { return inner_->region(); }
   absl::StatusOr<std::string> Address() override { return inner_->Address(); }
-  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override {
-    return inner_->Connect(rank, addresses, deadline);
+  using Transport::Connect;
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override {
+    return inner_->Connect(rank, addresses, deadline, watch);
   }
   Endpoint& endpoint(Rank peer) override { return inner_->endpoint(peer); }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override {

@@ -115,8 +115,15 @@ class Transport {
   virtual absl::StatusOr<std::string> Address() = 0;
 
   // Connects this rank to all ranks of the world; `addresses` is in rank order and contains this rank's own. Returns by
-  // `deadline`. Unavailable or DeadlineExceeded name the rank that could not be reached.
-  virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) = 0;
+  // `deadline`. Unavailable or DeadlineExceeded name the rank that could not be reached. A Connect that waits asks
+  // `watch` several times a second, on the calling thread, whether to go on: with an error of `watch`, such as the news
+  // that another rank has given up, Connect ends and returns that error.
+  using ConnectWatch = absl::FunctionRef<absl::Status()>;
+  virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                               ConnectWatch watch) = 0;
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) {
+    return Connect(rank, addresses, deadline, [] { return absl::OkStatus(); });
+  }
 
   // The way to `peer`, or to this rank itself; valid from Connect until the destruction of the transport.
   virtual Endpoint& endpoint(Rank peer) = 0;

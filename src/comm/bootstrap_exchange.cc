@@ -24,6 +24,8 @@ constexpr std::size_t kMaxListed = 8;
 // The limits on naming the missing ranks, which takes one look at the store for each rank, after the deadline.
 constexpr int kMaxLooks = 1024;
 constexpr absl::Duration kNamingLimit = absl::Milliseconds(100);
+// The time that rank 0, which may serve the store, gives the others to hear why it gives up.
+constexpr absl::Duration kTellingLimit = absl::Milliseconds(500);
 
 absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
   if (size >= 1 && rank >= 0 && rank < size) return absl::OkStatus();
@@ -41,6 +43,9 @@ constexpr absl::string_view kGone = "~";
 bool IsNote(absl::string_view value) { return !absl::StartsWith(value, kContribution); }
 
 Rank NameOf(const MeetingMembers* members, Rank rank) { return members == nullptr ? rank : members->ranks[rank]; }
+
+// In place of the numbers of missing ranks.
+constexpr absl::string_view kUnknown = "not known, because the store does not answer";
 
 struct Missing {
   std::vector<Rank> ranks;
@@ -63,7 +68,10 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
     if (!value.ok() || absl::StartsWith(*value, kGivenUp)) missing.ranks.push_back(rank);
     if (value.ok() && absl::StartsWith(*value, kWithdrawn)) withdrawn = value->substr(kWithdrawn.size());
   }
-  if (rank == first && first < size) missing.ranks.push_back(rank++);  // the store did not answer the first look
+  if (!missing.answered && missing.ranks.empty()) {
+    missing.text = std::string(kUnknown);
+    return missing;
+  }
   std::vector<std::string> names;
   for (const Rank late : missing.ranks) names.push_back(absl::StrCat(NameOf(members, late)));
   missing.text = ListUpTo(kMaxListed, names, ", ");
@@ -95,6 +103,7 @@ void GiveUp(Store& store, absl::string_view prefix, absl::string_view handed_out
 
 // Text such as "rank 1" or "ranks 1, 3".
 std::string RanksOf(absl::string_view missing) {
+  if (missing == kUnknown) return absl::StrCat("ranks that are ", missing);
   return absl::StrCat(absl::StrContains(missing, ",") ? "ranks " : "rank ", missing);
 }
 
@@ -189,7 +198,10 @@ class Waiter {
     while (true) {
       const std::int64_t until_ns = std::min({end_ns_, report_ns_, trial_ns_});
       absl::StatusOr<std::string> value = store_.Get(key, TimeAt(until_ns), on_gone);
-      if (value.ok() && IsNote(*value)) return ErrorOfNote(*value, members_);
+      if (value.ok() && IsNote(*value)) {
+        HandOn(*value);
+        return ErrorOfNote(*value, members_);
+      }
       if (value.ok()) return value->substr(kContribution.size());
       if (!absl::IsDeadlineExceeded(value.status())) return value.status();
       Missing missing = silent ? *silent : FindMissing(store_, prefix_, first, size_, members_);
@@ -217,11 +229,15 @@ class Waiter {
     if (status.ok()) contributed_.insert(gone);
     if (!absl::IsNotFound(status)) return status;
     absl::Status is_gone = RankIsGone(NameOf(members_, gone));
-    // Rank 0 leaves with this error, and would be gone itself for those that wait for what it would hand out.
-    if (own_ == 0 && !hand_out_.empty()) {
-      store_.Set(handed_out(), absl::StrCat(kGone, is_gone.message()), TimeAt(NanosIn(kNamingLimit))).IgnoreError();
-    }
+    HandOn(absl::StrCat(kGone, is_gone.message()));
     return is_gone;
+  }
+
+  // Leaves the note with which rank 0 gives up to those that wait for what rank 0 would hand out, and for which it
+  // would be gone itself.
+  void HandOn(const std::string& note) {
+    if (own_ != 0 || hand_out_.empty()) return;
+    store_.Set(handed_out(), note, TimeAt(NanosIn(kNamingLimit))).IgnoreError();
   }
 
   Store& store_;
@@ -325,6 +341,16 @@ void TellOfAbsence(Store& store, const Keys& keys, Rank own, int size, const Mee
   store.Set(KeyOfPart(keys.out, 0), note, TimeAt(NanosIn(kNamingLimit))).IgnoreError();
 }
 
+// Waits, as rank 0, until the others have heard that the exchange has failed, or are gone, or kTellingLimit has passed:
+// the store may end with the process of rank 0.
+void AwaitReaders(Store& store, const Keys& keys, int size) {
+  const std::int64_t end_ns = NanosIn(kTellingLimit);
+  for (Rank rank = 1; rank < size && MonotonicNanos() < end_ns; ++rank) {
+    const auto on_gone = [rank](Rank gone) { return gone == rank ? RankIsGone(gone) : absl::OkStatus(); };
+    store.Get(absl::StrCat(keys.has_read, rank), TimeAt(end_ns), on_gone).status().IgnoreError();
+  }
+}
+
 // Does what ExchangeBlobs does, with three requests of each rank and 4 N more of rank 0: N ranks that each asked for
 // every other rank's value would make N² requests. Errors begin with `what`; on rank 0, `late` is told which ranks are
 // late.
@@ -334,6 +360,11 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   const Keys keys(name);
   const auto give_up = [&](const absl::Status& status, absl::string_view where = "") {
     if (absl::IsCancelled(status)) TellOfAbsence(store, keys, rank, size, members, status);
+    if (members == nullptr && rank == 0) AwaitReaders(store, keys, size);
+    if (members == nullptr && rank != 0) {  // for which rank 0 waits
+      const std::string note = absl::StrCat(kGone, "rank ", rank, " has given up: ", status.message());
+      store.Set(absl::StrCat(keys.has_read, rank), note, TimeAt(NanosIn(kNamingLimit))).IgnoreError();
+    }
     return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
   };
   if (absl::Status status = Contribute(store, keys.in, rank, blob, end_ns); !status.ok()) return status;
@@ -401,7 +432,9 @@ absl::StatusOr<std::vector<std::string>> ExchangeUntil(Store& store, absl::strin
 }
 
 absl::Status StayAway(Store& store, absl::string_view name, Rank rank, int size, absl::Status cause) {
-  if (size > 1) TellOfAbsence(store, Keys(name), rank, size, nullptr, cause);
+  if (size == 1) return cause;
+  TellOfAbsence(store, Keys(name), rank, size, nullptr, cause);
+  if (rank == 0) AwaitReaders(store, Keys(name), size);
   return cause;
 }
 

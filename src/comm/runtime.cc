@@ -7,15 +7,14 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/config.h"
-#include "base/told_by.h"
 #include "comm/bootstrap_exchange.h"
 #include "comm/device_parts.h"
+#include "comm/first_cause.h"
 #include "comm/interface_choice.h"
 #include "comm/processors.h"
 #include "engine/device_compute.h"
@@ -93,38 +92,6 @@ absl::StatusOr<Places> AgreeOnPlaces(Store& store, Transport& transport, const s
     places.fewest_cores = std::min(places.fewest_cores, CountProcessors(allowed));
   }
   return places;
-}
-
-// The cause that another rank has left under the key of FirstCause when it gave up; nullopt when it cannot be read.
-std::optional<absl::Status> ReadCause(absl::string_view text) {
-  const std::vector<std::string> words = absl::StrSplit(text, absl::MaxSplits(' ', 2));
-  Rank teller = 0;
-  int code = 0;
-  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &teller) || !absl::SimpleAtoi(words[1], &code) || code <= 0) {
-    return std::nullopt;
-  }
-  return ToldBy(teller, absl::Status(static_cast<absl::StatusCode>(code), words[2]));
-}
-
-// The cause with which this rank gives up while all ranks connect: `mine`, unless another rank gave up before, or
-// `mine` is only a consequence of another rank's end, whose connection is seen to close before the reason is known. A
-// rank leaves its cause in the store for the others before it ends.
-absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
-  constexpr absl::string_view kKey = "gave_up";
-  constexpr absl::Duration kPatience = absl::Milliseconds(100);
-  const bool may_follow = absl::IsUnavailable(mine);
-  absl::Status cause = mine;
-  const auto on_gone = [&](Rank first) {
-    cause = RankIsGone(first);
-    return cause;
-  };
-  const absl::Time soon = absl::Now() + kPatience;
-  const absl::StatusOr<std::string> found = may_follow ? store.Get(kKey, soon, on_gone) : store.Look(kKey, soon);
-  if (found.ok()) return ReadCause(*found).value_or(mine);
-  // The error of a lost store names the rank that ended first.
-  if (may_follow && absl::IsUnavailable(found.status()) && cause == mine) return found.status();
-  (void)store.Set(kKey, absl::StrCat(rank, " ", cause.raw_code(), " ", cause.message()), absl::Now() + kPatience);
-  return cause;
 }
 
 }  // namespace
@@ -313,7 +280,11 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
     wire.Shutdown(cause);
     return cause;
   };
-  if (absl::Status status = wire.Connect(rank, *addresses, TimeAt(end_ns)); !status.ok()) return give_up(status);
+  CauseWatch watch(*runtime->store);
+  if (absl::Status status = wire.Connect(rank, *addresses, TimeAt(end_ns), [&] { return watch.Look(); });
+      !status.ok()) {
+    return give_up(status);
+  }
 
   EngineOptions engine_options;
   engine_options.rank = rank;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,8 +63,9 @@ class NoticesLate final : public ForwardingTransport {
  public:
   explicit NoticesLate(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
 
-  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override {
-    absl::Status status = ForwardingTransport::Connect(rank, addresses, deadline);
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override {
+    absl::Status status = ForwardingTransport::Connect(rank, addresses, deadline, watch);
     if (rank + 1 == std::ssize(addresses)) absl::SleepFor(absl::Seconds(1));
     return status;
   }
@@ -77,6 +79,40 @@ TEST(KilledByPlan, SoItIsToARankThatNoticesLate) {
   ProcessWorld world(3, {.timeout = absl::Minutes(5)}, AllReduceUntilItFails, wrap);
   EXPECT_EQ(world.NextLine(kVictim), "");
   for (const Rank rank : {0, 2}) EXPECT_THAT(world.NextLine(rank), HasSubstr("rank 1")) << "rank " << rank;
+}
+
+// A victim that has met the others in the store and ends before it connects: no connection tells the others.
+class EndsBeforeItConnects final : public ForwardingTransport {
+ public:
+  EndsBeforeItConnects(std::unique_ptr<Transport> inner, bool dies)
+      : ForwardingTransport(std::move(inner)), dies_(dies) {}
+
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override {
+    if (rank != kVictim) return ForwardingTransport::Connect(rank, addresses, deadline, watch);
+    if (dies_) (void)raise(SIGKILL);
+    return absl::FailedPreconditionError("rank 1 has no route");
+  }
+
+ private:
+  const bool dies_;
+};
+
+TEST(KilledByPlan, ARankThatEndsBeforeItConnectsIsNamedAtOnce) {
+  for (const int ranks_per_node : {0, 1}) {
+    for (const bool dies : {true, false}) {
+      const auto wrap = [dies](std::unique_ptr<Transport> inner) {
+        return std::make_unique<EndsBeforeItConnects>(std::move(inner), dies);
+      };
+      const absl::Time begin = absl::Now();
+      ProcessWorld world(3, {.timeout = absl::Minutes(5)}, AllReduceUntilItFails, wrap, ranks_per_node);
+      for (const Rank rank : {0, 2}) {
+        EXPECT_THAT(world.NextLine(rank), HasSubstr(dies ? "rank 1" : "rank 1 has no route (told by rank 1)"))
+            << "rank " << rank << ", dies " << dies << ", ranks per node " << ranks_per_node;
+      }
+      EXPECT_LT(absl::Now() - begin, absl::Minutes(1));
+    }
+  }
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ std::string FromAny(Rank from, int i) {
   return data;
 }
 
+TEST_P(UcxWired, AConnectThatWaitsEndsWithTheErrorOfItsWatch) {
+  const std::vector<std::unique_ptr<Transport>> transports = GetParam().make(2, {});
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  for (const Rank rank : {0, 1}) {  // the other one does not connect
+    int asked = 0;
+    const auto watch = [&] { return ++asked < 3 ? absl::OkStatus() : absl::AbortedError("enough"); };
+    EXPECT_EQ(transports[rank]->Connect(rank, addresses, absl::Now() + absl::Minutes(5), watch),
+              absl::AbortedError("enough"));
+  }
+}
+
 TEST_P(UcxWired, RandomMessagesArriveAsTheyWereAndNobodyTouchesMemoryAfterTheEnd) {
   Traffic traffic;
   RunRanks(Traffic::kRanks, [&](RankDriver& me) {

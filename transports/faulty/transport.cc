@@ -15,9 +15,10 @@ namespace faulty {
 
 FaultyTransport::~FaultyTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
-absl::Status FaultyTransport::Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) {
+absl::Status FaultyTransport::Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                                      ConnectWatch watch) {
   rank_ = rank;
-  if (absl::Status status = inner().Connect(rank, addresses, deadline); !status.ok()) return status;
+  if (absl::Status status = inner().Connect(rank, addresses, deadline, watch); !status.ok()) return status;
   for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
     endpoints_.emplace_back(this, peer, &inner().endpoint(peer));
   }

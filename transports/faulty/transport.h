@@ -38,7 +38,9 @@ class FaultyTransport final : public ForwardingTransport {
         renames_tags_(Has(plan_, FaultKind::kDuplicate)) {}
   ~FaultyTransport() override;
 
-  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
+  using Transport::Connect;
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;

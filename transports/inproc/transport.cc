@@ -12,7 +12,8 @@ namespace inproc {
 
 InprocTransport::~InprocTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
-absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time /*deadline*/) {
+absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time /*deadline*/,
+                                      ConnectWatch /*watch*/) {
   const int size = static_cast<int>(addresses.size());
   if (size != hub_->size()) {
     return absl::InvalidArgumentError(absl::StrCat(size, " addresses for a hub of ", hub_->size(), " ranks"));

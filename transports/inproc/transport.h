@@ -46,7 +46,9 @@ class InprocTransport final : public Transport {
   absl::string_view name() const override { return "inproc"; }
   MappedRegion region() const override { return {port_->region().base(), port_->region().bytes()}; }
   absl::StatusOr<std::string> Address() override { return address_; }
-  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
+  using Transport::Connect;
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;

@@ -60,8 +60,15 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   return Encode(address);
 }
 
-absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blobs, absl::Time deadline) {
-  const std::int64_t end_ns = NanosAt(deadline);
+absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blobs, absl::Time deadline,
+                                   ConnectWatch watch) {
+  watch_ = &watch;
+  absl::Status connected = ConnectAll(rank, blobs, NanosAt(deadline));
+  watch_ = nullptr;
+  return connected;
+}
+
+absl::Status UcxTransport::ConnectAll(Rank rank, absl::Span<const std::string> blobs, std::int64_t end_ns) {
   const int size = static_cast<int>(blobs.size());
   if (worker_ == nullptr || !endpoints_.empty()) {
     return absl::FailedPreconditionError(
@@ -130,7 +137,7 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
     }
     members.push_back({peer, &address});
   }
-  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, wake_, members, end_ns);
+  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, wake_, members, end_ns, *watch_);
   if (!peers.ok()) return peers.status();
   for (NodePeer& peer : *peers) {
     endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region), std::move(peer.wake), peer.memory);
@@ -162,8 +169,12 @@ absl::Status UcxTransport::ReachNodes(absl::Span<const PeerAddress> addresses, s
       !begun.ok()) {
     return begun;
   }
-  if (DriveUntil(end_ns, [&] { return !met_.ok() || meeting_.reached(); })) return met_.status();
-  return meeting_.Unanswered();
+  absl::Status error;
+  const bool reached = DriveUntil(end_ns, [&] {
+    error = met_.ok() ? (*watch_)() : met_.status();
+    return !error.ok() || meeting_.reached();
+  });
+  return reached ? error : meeting_.Unanswered();
 }
 
 absl::StatusOr<bool> UcxTransport::AdvanceMeeting() {
@@ -172,20 +183,16 @@ absl::StatusOr<bool> UcxTransport::AdvanceMeeting() {
   return watched.ok() ? met : watched;
 }
 
-// Waits for the connections that the others make. A rank that dies meanwhile is found by its wires, which are watched
-// from the moment on at which they are up.
+// Waits for the connections that the others make. A rank that dies meanwhile is found by its wires once they are up,
+// and before that by the watch of Connect.
 absl::Status UcxTransport::MakeWires(std::int64_t end_ns) {
   absl::Status error;
   const bool all_met = DriveUntil(end_ns, [&] {
-    error = met_.ok() ? FirstLoss() : met_.status();
+    error = met_.ok() ? ErrorWhileConnecting() : met_.status();
     return !error.ok() || *met_;
   });
   if (!error.ok()) return error;
-  if (!all_met) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("rank ", meeting_.missing(), " did not connect to rank ", rank_, " in time"));
-  }
-  return absl::OkStatus();
+  return all_met ? absl::OkStatus() : meeting_.Unmet();
 }
 
 // Opens UCX's connections to the ranks that UCX reaches, this rank included.
@@ -216,7 +223,7 @@ absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
   ReceiveControl();
   if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, end_ns); !status.ok()) return status;
   absl::Status error;
-  const bool flushed = Flush(end_ns, [&] { return !(error = FirstLoss()).ok(); });
+  const bool flushed = Flush(end_ns, [&] { return !(error = ErrorWhileConnecting()).ok(); });
   if (!error.ok()) return error;
   if (!flushed) {
     return absl::DeadlineExceededError(absl::StrCat("the connections of rank ", rank_, " were not set up in time"));
@@ -229,6 +236,11 @@ absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
 absl::Status UcxTransport::FirstLoss() {
   health_.Conclude(MonotonicNanos());
   return health_.losses().empty() ? absl::OkStatus() : health_.losses().front().cause;
+}
+
+absl::Status UcxTransport::ErrorWhileConnecting() {
+  absl::Status loss = FirstLoss();
+  return loss.ok() ? (*watch_)() : loss;
 }
 
 // Sends a control message to every peer and waits for the same from each.
@@ -245,7 +257,7 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, s
   };
   absl::Status error;
   const bool in_time = DriveUntil(end_ns, [&] {
-    error = FirstLoss();
+    error = ErrorWhileConnecting();
     return !error.ok() || (missing() == news_.end() && control_sends_ == 0);
   });
   if (!error.ok() || in_time) return error;

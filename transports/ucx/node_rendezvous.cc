@@ -124,8 +124,14 @@ absl::StatusOr<std::optional<Introduced>> ReceiveIntroduction(int socket, const 
 class Meeting {
  public:
   Meeting(int listener, const Nonce& nonce, Rank rank, const SharedRegion& region, const UniqueFd& wake,
-          absl::Span<const NodeMember> members)
-      : listener_(listener), nonce_(nonce), rank_(rank), region_(region), wake_(wake), members_(members) {}
+          absl::Span<const NodeMember> members, absl::FunctionRef<absl::Status()> watch)
+      : listener_(listener),
+        nonce_(nonce),
+        rank_(rank),
+        region_(region),
+        wake_(wake),
+        members_(members),
+        watch_(watch) {}
 
   absl::StatusOr<std::vector<NodePeer>> Run(std::int64_t end_ns) {
     for (const NodeMember& member : members_) {
@@ -134,6 +140,7 @@ class Meeting {
     }
     while (met_.size() < members_.size()) {
       if (absl::Status status = Await(end_ns); !status.ok()) return status;
+      if (absl::Status status = watch_(); !status.ok()) return status;
     }
     return std::move(met_);
   }
@@ -182,6 +189,7 @@ class Meeting {
       }
       // The member's queue of connections is full; the kernel gives no descriptor to wait on for that.
       if (MonotonicNanos() > end_ns) return DeadlineExceeded();
+      if (absl::Status status = watch_(); !status.ok()) return status;
       poll(nullptr, 0, 1);
     }
     const std::optional<uid_t> user = UserOf(socket.get());
@@ -307,6 +315,7 @@ class Meeting {
   const SharedRegion& region_;
   const UniqueFd& wake_;
   const absl::Span<const NodeMember> members_;
+  const absl::FunctionRef<absl::Status()> watch_;
   std::vector<std::pair<Rank, UnsharedFd>> called_;
   std::vector<UnsharedFd> strangers_;
   std::vector<NodePeer> met_;
@@ -334,8 +343,10 @@ absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
 }
 
 absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
-                                                           absl::Span<const NodeMember> members, std::int64_t end_ns) {
-  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, wake, members).Run(end_ns);
+                                                           absl::Span<const NodeMember> members, std::int64_t end_ns,
+                                                           absl::FunctionRef<absl::Status()> watch) {
+  absl::StatusOr<std::vector<NodePeer>> met =
+      Meeting(listener_.get(), nonce_, rank, region, wake, members, watch).Run(end_ns);
   listener_ = UnsharedFd();
   return met;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/fork.h"
@@ -48,9 +49,10 @@ class NodeRendezvous {
   // Meets every member (all ranks of the node but this one), by `end_ns` (of MonotonicNanos) whatever strangers do, and
   // hands this rank's region and `wake`, the event descriptor on which the rank sleeps, to each; then closes the socket
   // to strangers. Unavailable and DeadlineExceeded name the rank that could not be met; PermissionDenied names the rank
-  // that runs as another user, ResourceExhausted the limit of the system to raise.
-  absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
-                                             absl::Span<const NodeMember> members, std::int64_t end_ns);
+  // that runs as another user, ResourceExhausted the limit of the system to raise. `watch`: see Transport::Connect.
+  absl::StatusOr<std::vector<NodePeer>> Meet(
+      Rank rank, const SharedRegion& region, const UniqueFd& wake, absl::Span<const NodeMember> members,
+      std::int64_t end_ns, absl::FunctionRef<absl::Status()> watch = [] { return absl::OkStatus(); });
 
  private:
   UnsharedFd listener_;

@@ -37,6 +37,7 @@ constexpr absl::Duration kAbortCloseLimit = absl::Milliseconds(20);
 // The time that a peer on another node gets to read why this rank aborts: when a connection is closed while the peer
 // sends, all that the peer has not read is lost. This time is not given after a deadline has passed, because some peer
 // then reads nothing.
+constexpr absl::Duration kWatchPause = absl::Milliseconds(100);  // between two questions to the watch of Connect
 constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 
 }  // namespace
@@ -150,7 +151,9 @@ bool UcxTransport::DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> don
     health_.Conclude(MonotonicNanos());
     if (done()) return true;
     if (MonotonicNanos() >= end_ns) return false;
-    Wait(std::min(end_ns, health_.due_ns()), armed, /*wakeable=*/false);
+    // While this rank connects, `done` asks the watch of Connect, of which no descriptor tells.
+    const std::int64_t watch_ns = watch_ != nullptr ? NanosIn(kWatchPause) : kNeverNanos;
+    Wait(std::min({end_ns, health_.due_ns(), watch_ns}), armed, /*wakeable=*/false);
   }
 }
 

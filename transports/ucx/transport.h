@@ -54,7 +54,9 @@ class UcxTransport final : public Transport, private ShortReceiver {
   absl::string_view name() const override { return "ucx"; }
   MappedRegion region() const override { return {region_.mapping.base(), region_.mapping.bytes()}; }
   absl::StatusOr<std::string> Address() override;
-  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
+  using Transport::Connect;
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline,
+                       ConnectWatch watch) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool ShowsToPeers(const void* data, std::int64_t bytes) const override {
@@ -298,6 +300,7 @@ class UcxTransport final : public Transport, private ShortReceiver {
   std::size_t DescriptorsFor(absl::Span<const PeerAddress> addresses) const;
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
+  absl::Status ConnectAll(Rank rank, absl::Span<const std::string> blobs, std::int64_t end_ns);
   // Goes on with the meeting of ranks on other nodes, without waiting; true once all have been met.
   absl::StatusOr<bool> AdvanceMeeting();
   absl::Status MakeWires(std::int64_t end_ns);
@@ -341,6 +344,8 @@ class UcxTransport final : public Transport, private ShortReceiver {
   void CloseWorker(bool aborts);
 
   absl::Status FirstLoss();
+  // The error with which Connect ends before its time: the first loss, or what its watch says.
+  absl::Status ErrorWhileConnecting();
 
   static void OnSent(void* request, ucs_status_t status, void* operation);
   static void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation);
@@ -354,7 +359,8 @@ class UcxTransport final : public Transport, private ShortReceiver {
   SharedRegion region_;
   NodeRendezvous rendezvous_;
   WireMeeting meeting_;
-  absl::StatusOr<bool> met_ = false;  // what AdvanceMeeting said last
+  absl::StatusOr<bool> met_ = false;     // what AdvanceMeeting said last
+  const ConnectWatch* watch_ = nullptr;  // of the Connect under way
   const int connections_;
   const UniqueFd wake_;
   const std::string node_;
