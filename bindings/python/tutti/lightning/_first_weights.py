@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _sync_params_and_buffers
 
 from tutti.compat.horovod.torch import agreement
-from tutti.torch.distributed_data_parallel import _IGNORE
+from tutti.torch.distributed_data_parallel import ignored_in
 
 _BUCKET_BYTES = 250 * 2**20  # as in torch's DistributedDataParallel
 
@@ -15,7 +15,7 @@ def make_equal(module: torch.nn.Module, buffers: bool) -> None:
 
     Leaves alone what each rank has for itself. ValueError, on all ranks, names the rank whose module is another one.
     """
-    ignored = {name for attribute in _IGNORE for name in getattr(module, attribute, ())}
+    ignored = ignored_in(module)
     every = [*module.named_parameters(), *(module.named_buffers() if buffers else ())]
     tensors = [(name, tensor.detach()) for name, tensor in every
                if name not in ignored and not torch.nn.parameter.is_lazy(tensor)]  # lazy ones the wrapper refuses

@@ -38,13 +38,17 @@ def _hold(places: _Places) -> bool:
     return all(len(table) == len(values) and all(map(operator.is_, table.values(), values)) for table, values in places)
 
 
-def _ignored_of(module: torch.nn.Module) -> set[str]:
-    """The names of parameters and buffers that each rank has for itself. Warns of names that the module does not have.
+def ignored_in(module: torch.nn.Module) -> set[str]:
+    """The names of parameters and buffers that each rank has for itself."""
+    # torch's DDP knows a parameter of the outermost module by a name that begins with a dot.
+    return {name.removeprefix(".") for attribute in _IGNORE for name in getattr(module, attribute, ())}
+
+
+def _warn_of_unknown(ignored: set[str], module: torch.nn.Module) -> None:
+    """Warns of names that ``module`` does not have.
 
     No error: models that are shared between configurations list names of layers that some do not have.
     """
-    # torch's DDP knows a parameter of the outermost module by a name that begins with a dot.
-    ignored = {name.removeprefix(".") for attribute in _IGNORE for name in getattr(module, attribute, ())}
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     unknown = sorted(ignored.difference(name for name, _ in tensors))
     if unknown:
@@ -52,7 +56,6 @@ def _ignored_of(module: torch.nn.Module) -> set[str]:
         warnings.warn(f"{len(unknown)} names of what each rank has for itself ({names}) are none of a parameter or buffer "
                       "of the module, and are passed over: give names of its named_parameters() and named_buffers()",
                       stacklevel=3)
-    return ignored
 
 
 def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -174,7 +177,8 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(module, (DistributedDataParallel, torch.nn.parallel.DistributedDataParallel)):
             raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
                              "wrap its .module")
-        self._ignored = _ignored_of(module)
+        self._ignored = ignored_in(module)
+        _warn_of_unknown(self._ignored, module)
         # A tensor of which one name is not ignored is exchanged.
         parameters = self._exchanged(module.named_parameters(remove_duplicate=False))
         named_buffers = self._exchanged(module.named_buffers(remove_duplicate=False))
