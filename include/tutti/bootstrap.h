@@ -97,7 +97,8 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
 // `name` is equal on all ranks, and not used by an exchange that some rank has not left yet, or that has failed. Ranks
 // are numbered as in `store`; MakePrefixStore makes a store for a part of the ranks. Unavailable names a rank that has
 // died or left without giving its blob, about a second after its end. DeadlineExceeded names the missing ranks; rank 0
-// names them on stderr before, when the exchange takes long.
+// names them on stderr before, when the exchange takes long. After an error rank 0, which may serve the store, waits
+// for up to half a second more until the others have heard of the error.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 

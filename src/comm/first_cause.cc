@@ -1,5 +1,7 @@
 #include "comm/first_cause.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +23,11 @@ namespace {
 constexpr absl::string_view kKey = "gave_up";
 constexpr absl::Duration kPatience = absl::Milliseconds(100);
 constexpr absl::Duration kPause = absl::Milliseconds(500);  // between two looks of a watch
-constexpr absl::Duration kLook = absl::Milliseconds(20);    // the time that the store has to tell who is gone
+// The time that the store has to tell of a cause, or who is gone: more than a round trip to a store that is busy or
+// far.
+constexpr absl::Duration kLook = absl::Milliseconds(50);
+// A look of some time is followed by a pause of as many times that time, at least: a store of many files takes long.
+constexpr int kPausesPerLook = 10;
 
 // The cause that another rank has left when it gave up; nullopt when it cannot be read.
 std::optional<absl::Status> ReadCause(absl::string_view text) {
@@ -34,7 +40,9 @@ std::optional<absl::Status> ReadCause(absl::string_view text) {
   return ToldBy(teller, absl::Status(static_cast<absl::StatusCode>(code), words[2]));
 }
 
-absl::Status FindCause(Store& store, Rank rank, const absl::Status& mine) {
+}  // namespace
+
+absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   const bool may_follow = absl::IsUnavailable(mine);
   absl::Status cause = mine;
   const auto on_gone = [&](Rank first) {
@@ -50,22 +58,16 @@ absl::Status FindCause(Store& store, Rank rank, const absl::Status& mine) {
   return cause;
 }
 
-}  // namespace
-
-absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
-  absl::Status cause = FindCause(store, rank, mine);
-  // Rank 0 may serve the store: the others hear the cause, by the next look of their watches, before the store ends
-  // with the process of rank 0.
-  if (rank == 0) absl::SleepFor(kPause + kPatience);
-  return cause;
-}
+void LetOthersHear() { absl::SleepFor(kPause + 3 * kPatience); }
 
 CauseWatch::CauseWatch(Store& store) : store_(store), next_ns_(NanosIn(kPause)) {}
 
 absl::Status CauseWatch::Look() {
-  if (MonotonicNanos() < next_ns_) return absl::OkStatus();
+  const std::int64_t begin_ns = MonotonicNanos();
+  if (begin_ns < next_ns_) return absl::OkStatus();
   const absl::StatusOr<std::string> found = store_.Get(kKey, absl::Now() + kLook, RankIsGone);
-  next_ns_ = NanosIn(kPause);
+  const std::int64_t end_ns = MonotonicNanos();
+  next_ns_ = std::max(NanosIn(kPause), end_ns + kPausesPerLook * (end_ns - begin_ns));
   if (found.ok()) return ReadCause(*found).value_or(absl::UnavailableError("another rank has given up"));
   return absl::IsDeadlineExceeded(found.status()) ? absl::OkStatus() : found.status();
 }

@@ -11,8 +11,12 @@ namespace tutti {
 
 // The cause with which this rank gives up while all ranks connect: `mine`, unless another rank gave up before, or
 // `mine` is only a consequence of another rank's end, whose connection is seen to close before the reason is known. A
-// rank leaves its cause in the store for the others before it ends. Takes up to 200 ms, and on rank 0 600 ms more.
+// rank leaves its cause in the store for the others before it ends. Takes up to 200 ms.
 absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine);
+
+// To be called by rank 0 after FirstCause, before its process may end and the store with it, which rank 0 may serve:
+// the others then hear the cause by the next look of their watches. Takes 800 ms.
+void LetOthersHear();
 
 // Hears, while this rank connects, of another rank that has given up by FirstCause, or that is gone (Store::OnGone): no
 // rank leaves in order before all are connected.
@@ -20,8 +24,8 @@ class CauseWatch {
  public:
   explicit CauseWatch(Store& store);
 
-  // The error to give up with; OK while nothing is heard. Asks the store twice a second, which takes up to 20 ms, and
-  // not in the first half second, in which most worlds are connected.
+  // The error to give up with; OK while nothing is heard. Asks the store at most twice a second, waits up to 50 ms for
+  // the answer, and does not ask in the first half second, in which most worlds are connected.
   absl::Status Look();
 
  private:

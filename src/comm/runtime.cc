@@ -278,6 +278,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   const auto give_up = [&](const absl::Status& mine) {
     absl::Status cause = FirstCause(*runtime->store, rank, mine);
     wire.Shutdown(cause);
+    if (rank == 0 && size > 1) LetOthersHear();
     return cause;
   };
   CauseWatch watch(*runtime->store);

@@ -230,7 +230,7 @@ absl::Status GradientExchange::Restart() {
   absl::Status ended = FinishAll(absl::MakeSpan(buckets_), context_.statistics);
   // Residuals are parts of gradients of the old weights.
   for (const ExchangeBucket& bucket : buckets_) bucket.ZeroResiduals();
-  return ended;
+  return failed_ = ended;
 }
 
 void GradientExchange::TakeOver(const GradientExchange& former) {
@@ -245,25 +245,31 @@ void GradientExchange::TakeOver(const GradientExchange& former) {
   exchanged_ = former.exchanged_;
 }
 
-absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
-  if (!failed_.ok()) return failed_;
+absl::Status GradientExchange::FinishStates() {
   if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
   // On the host, too, buckets of a backward that an exception has ended may be on their way, with their states.
   absl::Status ended;
   for (ExchangeBucket& bucket : buckets_) {
     if (!bucket.states().empty()) ended.Update(bucket.Finish(context_.statistics));
   }
+  return ended;
+}
+
+absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
+  absl::Status ended = FinishStates();
+  if (!failed_.ok()) return failed_;
   if (!ended.ok()) return ended;
   return absl::MakeSpan(buckets_);
 }
 
 absl::Span<ExchangeBucket> GradientExchange::BucketsToLoad() {
-  (void)BucketsToSave();  // waits
+  (void)FinishStates();
   return absl::MakeSpan(buckets_);
 }
 
 absl::Status GradientExchange::EndLoad(bool /*same_world*/) {
   exchanged_ = false;
+  failed_ = absl::OkStatus();
   return absl::OkStatus();
 }
 

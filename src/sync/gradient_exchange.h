@@ -64,6 +64,8 @@ class GradientExchange : public Exchange {
   void Launch(int b);
   // Waits for the buckets of the last backward, which on a GPU only the stream has waited for.
   absl::Status FinishOnDevice();
+  // Waits for the buckets of the last backward that use states.
+  absl::Status FinishStates();
   absl::Status Fail(const absl::Status& mistake);
   Work AgreeOnUsed(absl::Span<const int> missing);
 

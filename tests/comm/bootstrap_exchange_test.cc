@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tutti/bootstrap.h"
+#include "tutti/store.h"
 
 namespace tutti {
 namespace {
@@ -438,6 +439,27 @@ TEST(ExchangeInGroupTest, AMember0ThatIsInterruptedTellsThoseThatHaveNotRead) {
                 absl::UnavailableError("Group 'x': rank 7 has given up: interrupted by a signal"));
     }
   });
+}
+
+// The store ends with rank 0, as it does where rank 0's process serves it.
+TEST(StayAwayTest, AllHearTheCauseBeforeRank0EndsTheStore) {
+  for (int round = 0; round < 20; ++round) {
+    const JobKey job = {.secret = RandomJobSecret(), .job_id = "job", .size = 4};
+    auto server = TcpStoreServer::Start(job);
+    ASSERT_TRUE(server.ok()) << server.status();
+    const std::string address = (*server)->address();
+    OnRanks(4, [&](Rank rank) {
+      const auto store = ConnectTcpStore(address, job, rank, Soon());
+      ASSERT_TRUE(store.ok()) << store.status();
+      if (rank == 2) {
+        EXPECT_TRUE(absl::IsNotFound(StayAway(**store, "x", rank, 4, absl::NotFoundError("no such schedule"))));
+        return;
+      }
+      EXPECT_THAT(std::string(ExchangeBlobs(**store, "x", rank, 4, "", Soon()).status().message()),
+                  testing::HasSubstr("rank 2 has given up: no such schedule"));
+      if (rank == 0) server->reset();
+    });
+  }
 }
 
 TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {

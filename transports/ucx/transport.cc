@@ -17,6 +17,7 @@ namespace tutti::ucx {
 namespace {
 
 // The longest nap while UCX cannot be armed: at the end of each nap a rank looks again for room in a peer's memory.
+constexpr absl::Duration kWatchPause = absl::Milliseconds(100);  // between two questions to the watch of Connect
 constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
 
 // The longest Drain while peers never stop sending.
@@ -37,7 +38,6 @@ constexpr absl::Duration kAbortCloseLimit = absl::Milliseconds(20);
 // The time that a peer on another node gets to read why this rank aborts: when a connection is closed while the peer
 // sends, all that the peer has not read is lost. This time is not given after a deadline has passed, because some peer
 // then reads nothing.
-constexpr absl::Duration kWatchPause = absl::Milliseconds(100);  // between two questions to the watch of Connect
 constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 
 }  // namespace

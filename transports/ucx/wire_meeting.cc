@@ -215,6 +215,10 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   if (error == ECONNREFUSED && call.attempts > 1) {
     return Died(members_[call.member].rank, "it closed its connection, and listens no more");
   }
+  if (error == ECONNRESET && call.index) {
+    if (absl::Status status = Repeat(call); !status.ok()) return status;
+    return false;
+  }
   if (error != 0) return Unreachable(call.member, error);
   if (!call.index) return true;
   const WireMember& member = members_[call.member];
@@ -255,7 +259,8 @@ absl::Status WireMeeting::Repeat(Call& call) {
   if (call.attempts == kMaxAttempts) {
     return absl::UnavailableError(absl::StrCat(
         CannotReach(call.member), "it closed ", kMaxAttempts,
-        " connections before it had answered: strangers fill its port, or another process has its address"));
+        " connections before it had answered: strangers fill its port, another process has its address, or the network "
+        "breaks new connections"));
   }
   ++call.attempts;
   call.introduced = false;

@@ -47,7 +47,8 @@ class WireMeeting {
   // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached,
   // ResourceExhausted the limit of the system to raise.
   absl::StatusOr<bool> Advance();
-  // A descriptor that is readable when Advance has something to do.
+  // A descriptor that is readable when Advance has something to do, but for a connection that is to be made anew, which
+  // a call of Advance some time later does.
   int fd() const { return epoll_.get(); }
   // Whether every member has been reached: no connection and no knock of this rank is still to come up.
   bool reached() const;

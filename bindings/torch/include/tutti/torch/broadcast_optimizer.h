@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <typeinfo>
@@ -80,13 +81,21 @@ inline void BroadcastOptimizer(Replicas& replicas, torch::optim::Optimizer& opti
 
   // torch::load would keep the state of a parameter for which it finds none.
   auto before = std::exchange(optimizer.state(), {});
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+  for (const torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) {
+    options.push_back(group.has_options() ? group.options().clone() : nullptr);
+  }
   mistake = MistakeOf([&] {
     std::istringstream received(bytes);
     // The bytes name rank 0's GPU, which may be another one than this rank's.
     torch::load(optimizer, received, replicas.device());
   });
   absl::Status loaded = synchronizer.Agree(StateOf(optimizer), mistake);
-  if (!loaded.ok()) optimizer.state() = std::move(before);
+  if (loaded.ok()) return;
+  optimizer.state() = std::move(before);
+  for (std::size_t g = 0; g < options.size(); ++g) {
+    if (options[g] != nullptr) optimizer.param_groups()[g].set_options(std::move(options[g]));
+  }
   ThrowIfError(loaded);
 }
 

@@ -85,7 +85,7 @@ class DataParallel {
   }
   // Overwrites options and state of `optimizer` by rank 0's, for a training that is resumed. Collective. The optimizers
   // of all ranks must be of one class, which implements save() and load() as those of torch do, and have groups of
-  // the same sizes; an error of one rank is one on all, and leaves the state as it was.
+  // the same sizes; an error of one rank is one on all, and leaves both as they were.
   void BroadcastOptimizer(torch::optim::Optimizer& optimizer) { nn::BroadcastOptimizer(replicas_, optimizer); }
 
   // Calls optimizer.step(), does before and after it what the strategy does to the weights, and makes the buffers
