@@ -213,11 +213,40 @@ def is_dropped(rank):
         wrapper = weakref.ref(model.bagua_ddp)
         del model
         assert wrapper() is None
-        optimizer.step()  # nobody waits
+        if rank == 0:
+            optimizer.step()  # alone: nobody waits
 
 
 def test_a_model_ends_when_it_is_dropped():
     run_ranks(2, is_dropped)
+
+
+def keeps_the_wrapper_alone(rank, name):
+    model = net()
+    parameters = list(model.parameters())
+    if name == "qadam":
+        optimizer = algorithms.q_adam.QAdamOptimizer(parameters, lr=0.02, warmup_steps=10)
+        algorithm = algorithms.q_adam.QAdamAlgorithm(optimizer)
+    else:
+        optimizer, algorithm = torch.optim.SGD(parameters, 0.1), ALGORITHMS[name]()
+    wrapper = model.with_bagua([optimizer], algorithm).bagua_ddp
+    train_steps(rank, model, optimizer, steps=2)
+    del model
+    gc.collect()
+    for use in (wrapper.flush, wrapper.state_dict, lambda: wrapper.step, lambda: wrapper(torch.ones(1, 6))):
+        with pytest.raises(ValueError, match="the model of this wrapper is gone: keep the model"):
+            use()
+    if name == "qadam":
+        with pytest.raises(ValueError, match="QAdamOptimizer belongs to a model, whose wrapper is gone, and with it m and v"):
+            optimizer.step()
+    elif rank == 0:  # alone: nobody waits
+        parameters[0].square().sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_wrapper_ends_with_its_model(name):
+    run_ranks(2, keeps_the_wrapper_alone, name)
 
 
 def uses_its_wrapper(rank):

@@ -21,6 +21,15 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
         super().__init__(module, *arguments)
         # Weak: with a cycle of the two the model would stay in memory until Python's collector finds it.
         vars(self)["_modules"] = weakref.WeakValueDictionary(self._modules)
+        this = weakref.ref(self)
+
+        def end() -> None:
+            wrapper = this()
+            if wrapper is not None:  # somebody keeps it
+                wrapper._stop("the model of this wrapper is gone: keep the model")
+
+        self._when_module_goes = weakref.finalize(module, end)
+        self._when_module_goes.atexit = False
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
         return type(None), ()
@@ -46,6 +55,11 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
     def _end(self, why: str) -> None:
         """Ends the exchange, also where somebody keeps this wrapper: every use of it is an error that says why."""
         self._leave_optimizers()
+        self._stop(why)
+
+    def _stop(self, why: str) -> None:
+        """Ends the exchange without the optimizers, whose state goes with it."""
+        self._when_module_goes.detach()
         for hook in self._hooks:
             hook.remove()
         self._optimizers, self._hooks = [], []
