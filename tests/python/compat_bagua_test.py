@@ -249,6 +249,33 @@ def test_a_wrapper_ends_with_its_model(name):
     run_ranks(2, keeps_the_wrapper_alone, name)
 
 
+def modules_in_attributes(module):
+    return 1 + sum(modules_in_attributes(value) for value in [*vars(module).values(), *module._modules.values()]
+                   if isinstance(value, torch.nn.Module))
+
+
+def is_used_by_torch(rank):
+    assert net().bagua_ddp is None
+    model = net()
+    model.with_bagua([torch.optim.SGD(model.parameters(), 0.1)], ALGORITHMS["bytegrad"]())
+    assert modules_in_attributes(model) == 4
+    for copies in (copy.deepcopy, copy.copy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be pickled or copied: copy model.module, or save model.state_dict()"):
+            copies(model.bagua_ddp)
+    inputs = torch.ones(2, 6)
+    outputs = model(inputs)
+    compiled = torch.compile(model, backend="eager")
+    for other in (torch.jit.script(model), torch.jit.trace(model, inputs), torch.fx.symbolic_trace(model), compiled):
+        assert torch.equal(other(inputs), outputs)
+    assert compiled.bagua_ddp is model.bagua_ddp
+    tutti.torch.GradScaler(compiled)
+    tutti.torch.GradScaler(model.bagua_ddp)  # which has no wrapper itself
+
+
+def test_a_model_with_a_wrapper_is_any_module_to_torch():
+    run_ranks(1, is_used_by_torch)
+
+
 def uses_its_wrapper(rank):
     torch.manual_seed(1)
     model = net()

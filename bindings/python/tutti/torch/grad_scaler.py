@@ -7,10 +7,6 @@ import torch
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 
 
-# The attribute of a module that with_bagua was called on: what exchanges the module's gradients or weights; None in a copy.
-KEPT_AS = "bagua_ddp"
-
-
 class GradScaler(torch.amp.GradScaler):
     """torch's ``GradScaler`` for a model whose gradients may overflow on one rank only.
 
@@ -30,7 +26,8 @@ class GradScaler(torch.amp.GradScaler):
 
     def _wrapper(self) -> DistributedDataParallel:
         """What exchanges for the model now: another one after each with_bagua."""
-        wrapper = getattr(self._model, KEPT_AS, self._model)
+        of_bagua = getattr(self._model, "bagua_ddp", None)
+        wrapper = self._model if of_bagua is None else of_bagua
         if not isinstance(wrapper, DistributedDataParallel):
             raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, or for a module after with_bagua, not "
                             f"{type(self._model).__name__}: beside tutti.torch.register use torch.amp.GradScaler, and tell "

@@ -7,13 +7,14 @@ import tutti.torch  # noqa: F401  registers the backend and tutti://
 from tutti.compat import missing_names
 from tutti.compat.bagua.torch_api import algorithms, env
 from tutti.compat.bagua.torch_api.env import get_local_rank, get_local_size, get_rank, get_world_size
-from tutti.compat.bagua.torch_api.with_bagua import with_bagua
+from tutti.compat.bagua.torch_api.with_bagua import bagua_ddp, with_bagua
 
 __all__ = [
     "algorithms", "env", "get_local_rank", "get_local_size", "get_rank", "get_world_size", "init_process_group"
 ]
 
 torch.nn.Module.with_bagua = with_bagua
+torch.nn.Module.bagua_ddp = bagua_ddp
 
 
 def init_process_group(store: dist.Store | None = None, rank: int = -1, world_size: int = -1) -> None:

@@ -10,12 +10,26 @@ import torch.distributed as dist
 import tutti.torch
 from tutti.compat.bagua.torch_api.algorithms.strategy import Algorithm
 from tutti.torch.distributed_data_parallel import _optimizers_in
-from tutti.torch.grad_scaler import KEPT_AS
 from tutti.torch.qadam import QAdam
+
+_KEPT_AS = "_tutti_replicas"  # the attribute of a module that with_bagua was called on, a _Kept
+
+
+class _Kept:
+    """Keeps the wrapper of a module as long as the module; a copy of the module has none, and is not exchanged.
+
+    The module does not have the wrapper as an attribute of its own: those who walk over modules would go in circles.
+    """
+
+    def __init__(self, wrapper: "_Wrapper | None" = None) -> None:
+        self.wrapper = wrapper
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
 
 
 class _Wrapper(tutti.torch.DistributedDataParallel):
-    """What exchanges for a module, which keeps it; a copy of the module has None in its place, and is not exchanged."""
+    """What exchanges for a module, which keeps it."""
 
     def __init__(self, module: torch.nn.Module, *arguments: Any) -> None:
         super().__init__(module, *arguments)
@@ -30,9 +44,6 @@ class _Wrapper(tutti.torch.DistributedDataParallel):
 
         self._when_module_goes = weakref.finalize(module, end)
         self._when_module_goes.atexit = False
-
-    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        return type(None), ()
 
     def _take(self, optimizer: torch.optim.Optimizer) -> None:
         """Adds the optimizer, with the state and the options of rank 0's."""
@@ -107,7 +118,8 @@ def with_bagua(
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
                         "bagua.torch_api.algorithms, such as ByteGradAlgorithm()")
     optimizers = _optimizers_in(optimizers)
-    former = vars(self).get(KEPT_AS)
+    kept = vars(self).get(_KEPT_AS)
+    former = None if kept is None else kept.wrapper
     if former is not None:
         former._end("this wrapper ended when with_bagua was called again: use model.bagua_ddp, which is another one now")
     vars(self).pop("bagua_algorithm", None)
@@ -124,14 +136,22 @@ def with_bagua(
             wrapper._end("with_bagua failed with this wrapper")
         raise
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
-    vars(self)[KEPT_AS] = wrapper
+    vars(self)[_KEPT_AS] = _Kept(wrapper)
     self.bagua_algorithm = algorithm
     return self
 
 
+@property
+@torch.jit.unused  # torch.jit.script would compile it, as a property of every module
+def bagua_ddp(self: torch.nn.Module) -> tutti.torch.DistributedDataParallel | None:
+    """What exchanges for the module since ``with_bagua``; None in a copy, and where it was not called."""
+    kept = getattr(self, _KEPT_AS, None)  # torch.compile's module has the attributes of the one inside
+    return None if kept is None else kept.wrapper
+
+
 def wrapper_of(model: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
     """What exchanges the gradients or weights of ``model``. ValueError unless ``model.with_bagua`` was called."""
-    wrapper = vars(model).get(KEPT_AS)
+    wrapper = model.bagua_ddp
     if wrapper is None:
         raise ValueError(f"this {type(model).__name__} is not trained by an algorithm: call model.with_bagua([optimizer], "
                          "algorithm) before")
