@@ -36,10 +36,10 @@ def _check_default_group() -> None:
     try:
         tutti.torch._backend_of(dist.group.WORLD, "init_process_group")
     except ValueError:
-        backend = dist.get_backend()
+        # No name of its backend: torch says "undefined" where the script has given none.
         raise ValueError(
-            f"bagua.torch_api.init_process_group: the script has made a process group on {backend} before, and with_bagua "
-            f'needs tutti: drop torch.distributed.init_process_group("{backend}") before this call, or give that one "tutti"'
+            "bagua.torch_api.init_process_group: the script has made a process group on another backend before, and "
+            "with_bagua needs tutti: drop torch.distributed.init_process_group(…) before this call, or give it \"tutti\""
         ) from None
 
 
