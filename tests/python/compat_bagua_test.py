@@ -290,8 +290,6 @@ def uses_its_wrapper(rank):
     model.load_state_dict({name: value + rank for name, value in model.state_dict().items()})
     wrapper.broadcast()
     wrapper.check_replicas()
-    with wrapper.no_sync():
-        train_steps(rank, model, optimizer, steps=1)
     assert copy.deepcopy(model).bagua_ddp is None
     model.with_bagua([optimizer], algorithm)
     assert model.bagua_ddp is not wrapper
@@ -299,10 +297,35 @@ def uses_its_wrapper(rank):
         with pytest.raises(ValueError, match="this wrapper ended when with_bagua was called again: use model.bagua_ddp"):
             use()
     train_steps(rank, model, optimizer, steps=2)
+    model.with_bagua([optimizer], ALGORITHMS["gradient_allreduce"]())
+    optimizer.zero_grad()
+    with model.bagua_ddp.no_sync():
+        model(torch.full((1, 6), 1.0 + rank)).sum().backward()
+    return model[2].weight.grad.tolist()
 
 
 def test_the_wrapper_of_a_model():
-    run_ranks(2, uses_its_wrapper)
+    mine, others = run_ranks(2, uses_its_wrapper)
+    assert mine != others
+
+
+def trains_a_shallow_copy(rank):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    other = copy.copy(model)
+    with pytest.raises(ValueError, match="is the module wrapped twice[?] The first wrapper must be gone"):
+        other.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    train_steps(rank, model, optimizer, steps=3)
+    model.bagua_ddp.check_replicas()
+    del model
+    other.with_bagua([optimizer], ALGORITHMS["bytegrad"]())
+    train_steps(rank, other, optimizer, steps=3)
+    other.bagua_ddp.check_replicas()
+
+
+def test_a_shallow_copy_does_not_end_the_exchange_of_the_model():
+    run_ranks(2, trains_a_shallow_copy)
 
 
 def fails_to_replace(rank):
@@ -311,7 +334,7 @@ def fails_to_replace(rank):
     former = ALGORITHMS["bytegrad"]()
     model.with_bagua([optimizer], former)
     scaler = tutti.torch.GradScaler(model)
-    for wrong in (3, former), ([optimizer], "bytegrad"):  # seen before the former algorithm ends
+    for wrong in (3, former), ([optimizer, "SGD"], former), ([optimizer], "bytegrad"):  # seen before the former ends
         with pytest.raises(TypeError):
             model.with_bagua(*wrong)
     assert model.bagua_algorithm is former

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import tutti.torch
 from tutti.compat.bagua.torch_api.algorithms.strategy import Algorithm
+from tutti.torch.checks import check_optimizer
 from tutti.torch.distributed_data_parallel import _optimizers_in
 from tutti.torch.qadam import QAdam
 
@@ -111,15 +112,20 @@ def with_bagua(
     says to ignore; so do the states and options of optimizers, which a script may have loaded on rank 0 alone.
     ``process_group`` (None: the default group) runs on the backend ``tutti``; ``do_flatten`` has no effect. The module's
     ``bagua_algorithm`` is ``algorithm``, and its ``bagua_ddp`` the DistributedDataParallel, which ends with the module; a
-    second call replaces those of the first. Errors are those of DistributedDataParallel; after that of a second call a
-    backward of the module is an error, until with_bagua is called again.
+    second call replaces those of the first. Errors are those of DistributedDataParallel. A TypeError about ``optimizers``
+    or ``algorithm`` of a second call leaves those of the first; after any other of its errors a backward of the module is
+    an error, until with_bagua is called again.
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
                         "bagua.torch_api.algorithms, such as ByteGradAlgorithm()")
     optimizers = _optimizers_in(optimizers)
+    for optimizer in optimizers:
+        check_optimizer(optimizer)
     kept = vars(self).get(_KEPT_AS)
     former = None if kept is None else kept.wrapper
+    if former is not None and former._modules.get("module") is not self:
+        former = None  # that of a module of which this one is a shallow copy
     if former is not None:
         former._end("this wrapper ended when with_bagua was called again: use model.bagua_ddp, which is another one now")
     vars(self).pop("bagua_algorithm", None)
