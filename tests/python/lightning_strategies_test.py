@@ -69,6 +69,45 @@ def test_an_optimizer_is_made_of_the_same_weights_on_all_ranks(strategy):
     assert own == [0, 0] and theirs == [1, 1], "each rank has this buffer for itself"
 
 
+class StartsTied(StartsApart):
+    """``StartsApart``, with a weight of two names of which it ignores one, and a quantized buffer."""
+
+    def setup(self, stage):
+        super().setup(stage)
+        torch.nn.init.constant_(self.net[0].weight, self.global_rank)
+        self.tied = torch.nn.Module()
+        self.tied.weight = self.net[0].weight
+        levels = torch.full((2,), self.global_rank + 1.0)
+        self.register_buffer("levels", torch.quantize_per_tensor(levels, 0.1, 0, torch.qint8))
+        self._bagua_params_and_buffers_to_ignore = ["own", "net.0.weight"]
+
+
+def copies_tied_weights(rank, strategy):
+    model = StartsTied()
+    trainer(strategy, max_epochs=1).fit(model, loader())
+    return model.copied, model.levels.int_repr().tolist()
+
+
+def test_weights_of_two_names_and_quantized_buffers_are_those_of_rank_0():
+    (mine, levels), (others, theirs) = run_trainers(2, copies_tied_weights, "decentralized")
+    assert mine == others and levels == theirs
+
+
+def names_a_buffer(rank, buffer, message):
+    model = Model()
+    model.register_buffer("kept", buffer)
+    with pytest.raises(NotImplementedError, match=message):
+        trainer("decentralized", max_epochs=1).fit(model, loader())
+
+
+@pytest.mark.parametrize(("buffer", "message"), [
+    pytest.param(torch.arange(3.0).expand(2, 3), "elements of buffer kept share memory, as those of .* expand", id="expanded"),
+    pytest.param(torch.eye(3).to_sparse(), "buffer kept is a Sparse tensor on cpu", id="sparse"),
+])
+def test_buffers_that_cannot_travel_are_named(buffer, message):
+    run_trainers(1, names_a_buffer, buffer, message)
+
+
 def makes_another_module(rank, strategy):
     model = model_for(strategy)
     if rank == 1:
