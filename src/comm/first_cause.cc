@@ -26,7 +26,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(500);  // between two looks
 // The time that the store has to tell of a cause, or who is gone: more than a round trip to a store that is busy or
 // far.
 constexpr absl::Duration kLook = absl::Milliseconds(50);
-// A look of some time is followed by a pause of as many times that time, at least: a store of many files takes long.
+// The pause after a look is at least so many times as long as the look was, which takes long in a store of many files.
 constexpr int kPausesPerLook = 10;
 
 // The cause that another rank has left when it gave up; nullopt when it cannot be read.

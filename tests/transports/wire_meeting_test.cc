@@ -200,7 +200,10 @@ TEST(WireMeeting, AConnectionThatEndsUnansweredIsMadeAnew) {
   for (int i = 0; i < 10; ++i) low.Advance();
   EXPECT_FALSE(high.Advance());
   const absl::Time end = absl::Now() + absl::Minutes(1);
-  while (!(low.Advance() & high.Advance()) && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
+  for (bool met = false; !met && absl::Now() < end; absl::SleepFor(absl::Milliseconds(5))) {
+    const bool low_met = low.Advance();
+    met = high.Advance() && low_met;
+  }
   std::vector<WireSockets> of_low = low.meeting.TakeMet(), of_high = high.meeting.TakeMet();
   ASSERT_EQ(of_low.size(), 1u);
   ASSERT_EQ(of_high.size(), 1u);
