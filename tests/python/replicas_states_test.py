@@ -402,7 +402,7 @@ def changes_weights_behind_its_back(rank):
     model.broadcast()
 
     model.module[2].weight.data = model.module[2].weight.data.clone()
-    with pytest.raises(ValueError, match="2.weight was moved to other memory .* another DistributedDataParallel"):
+    with pytest.raises(ValueError, match="2.weight was moved to other memory .* drop this DistributedDataParallel"):
         model.flush()
 
 
