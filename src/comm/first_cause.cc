@@ -58,7 +58,7 @@ absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   return cause;
 }
 
-void LetOthersHear() { absl::SleepFor(kPause + 3 * kPatience); }
+void LetOthersHear() { absl::SleepFor(2 * kPause); }
 
 CauseWatch::CauseWatch(Store& store) : store_(store), next_ns_(NanosIn(kPause)) {}
 

@@ -15,7 +15,7 @@ namespace tutti {
 absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine);
 
 // To be called by rank 0 after FirstCause, before its process may end and the store with it, which rank 0 may serve:
-// the others then hear the cause by the next look of their watches. Takes 800 ms.
+// the others then hear the cause by the next look of their watches. Takes a second.
 void LetOthersHear();
 
 // Hears, while this rank connects, of another rank that has given up by FirstCause, or that is gone (Store::OnGone): no

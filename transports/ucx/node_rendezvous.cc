@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x334d5454;  // "TTM3"
 constexpr std::size_t kMaxStrangers = 64;     // the most connections whose other end has not said who it is
-constexpr absl::Duration kProbe = absl::Milliseconds(100);  // the time between two looks whether the awaited ranks live
+constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between two looks whether the awaited ranks live
 
 // The message in which each side introduces itself; it carries the descriptors of the sender's region and of the event
 // on which the sender sleeps.
