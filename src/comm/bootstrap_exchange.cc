@@ -324,6 +324,11 @@ struct Keys {
   std::string has_read;  // begins the keys by which each rank says that it has read that
 };
 
+// The note of a rank that has met `cause`.
+std::string NoteOfAbsence(Rank rank, const absl::Status& cause) {
+  return absl::StrCat(kGone, "rank ", rank, " has given up: ", cause.message());
+}
+
 // Leaves the error in all places where others may wait for `own`, which takes no part: its process lives on, and no
 // other rank would hear that it is gone. Rank 0 waits for a contribution, perhaps of a rank that is late, or until
 // `own` has read; the others wait for what rank 0 hands out. The place of that comes last, so that the note stays there
@@ -334,7 +339,7 @@ void TellOfAbsence(Store& store, const Keys& keys, Rank own, int size, const Mee
   late.resize(std::min(late.size(), kMaxListed));
   std::vector<std::string> places = {absl::StrCat(keys.in, own), absl::StrCat(keys.has_read, own)};
   for (const Rank rank : late) places.push_back(absl::StrCat(keys.in, rank));
-  const std::string note = absl::StrCat(kGone, "rank ", NameOf(members, own), " has given up: ", cause.message());
+  const std::string note = NoteOfAbsence(NameOf(members, own), cause);
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   for (const std::string& place : places) store.Set(place, note, TimeAt(end_ns)).IgnoreError();
   // Most ranks wait here, so the time for this note is its own.
@@ -362,8 +367,8 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
     if (absl::IsCancelled(status)) TellOfAbsence(store, keys, rank, size, members, status);
     if (members == nullptr && rank == 0) AwaitReaders(store, keys, size);
     if (members == nullptr && rank != 0) {  // for which rank 0 waits
-      const std::string note = absl::StrCat(kGone, "rank ", rank, " has given up: ", status.message());
-      store.Set(absl::StrCat(keys.has_read, rank), note, TimeAt(NanosIn(kNamingLimit))).IgnoreError();
+      store.Set(absl::StrCat(keys.has_read, rank), NoteOfAbsence(rank, status), TimeAt(NanosIn(kNamingLimit)))
+          .IgnoreError();
     }
     return absl::Status(status.code(), absl::StrCat(what, ": ", where, status.message()));
   };

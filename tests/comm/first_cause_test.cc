@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What `watch` hears within a minute.
+// The first error that `watch` hears within a minute.
 absl::Status Hear(CauseWatch& watch) {
   const absl::Time end = absl::Now() + absl::Minutes(1);
   absl::Status heard;

@@ -1,4 +1,5 @@
-// What ranks hear when one of them fails while all connect, where the store ends with rank 0, which serves it.
+// A rank fails while all connect: the others hear its cause, also where the store ends with rank 0, which serves the
+// store.
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// What to look at when a rank on another node cannot be reached, or no more.
+// Parts of errors about a rank on another node that cannot be reached, or no more.
 #ifndef TUTTI_TRANSPORTS_UCX_NETWORK_HINT_H_
 #define TUTTI_TRANSPORTS_UCX_NETWORK_HINT_H_
 

@@ -30,7 +30,7 @@ namespace {
 
 // The most connections, beyond those that are expected, whose other end has not said who it is.
 constexpr std::size_t kMaxStrangers = 64;
-// What a rank answers when it knows who has connected.
+// The answer of a rank that knows who has connected.
 constexpr char kAnswer = 'A';
 // The attempts to make one connection, and the pause before the next one, after the other end has closed it unanswered.
 constexpr int kMaxAttempts = 50;
@@ -216,8 +216,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
     return Died(members_[call.member].rank, "it closed its connection, and listens no more");
   }
   if (error == ECONNRESET && call.index) {
-    if (absl::Status status = Repeat(call); !status.ok()) return status;
-    return false;
+    return Repeat(call);
   }
   if (error != 0) return Unreachable(call.member, error);
   if (!call.index) return true;
@@ -232,8 +231,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   if (send(call.socket.get(), &introduction, sizeof(introduction), MSG_NOSIGNAL | MSG_DONTWAIT) !=
       static_cast<ssize_t>(sizeof(introduction))) {
     if (errno != EPIPE && errno != ECONNRESET) return Unreachable(call.member, errno);
-    if (absl::Status status = Repeat(call); !status.ok()) return status;
-    return false;
+    return Repeat(call);
   }
   epoll_event answered = {.events = EPOLLIN, .data = {}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, call.socket.get(), &answered);
@@ -246,8 +244,7 @@ absl::StatusOr<bool> WireMeeting::HearAnswer(Call& call) {
   const ssize_t got = recv(call.socket.get(), &answer, sizeof(answer), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0 || answer != kAnswer) {
-    if (absl::Status status = Repeat(call); !status.ok()) return status;
-    return false;
+    return Repeat(call);
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, call.socket.get(), nullptr);
   sockets_[call.member].sockets[*call.index] = std::move(call.socket);
@@ -255,7 +252,7 @@ absl::StatusOr<bool> WireMeeting::HearAnswer(Call& call) {
   return true;
 }
 
-absl::Status WireMeeting::Repeat(Call& call) {
+absl::StatusOr<bool> WireMeeting::Repeat(Call& call) {
   if (call.attempts == kMaxAttempts) {
     return absl::UnavailableError(absl::StrCat(
         CannotReach(call.member), "it closed ", kMaxAttempts,
@@ -266,7 +263,7 @@ absl::Status WireMeeting::Repeat(Call& call) {
   call.introduced = false;
   call.socket = {};
   call.next_ns = NanosIn(kPause);
-  return absl::OkStatus();
+  return false;
 }
 
 absl::Status WireMeeting::Accept() {

@@ -94,8 +94,8 @@ class WireMeeting {
   absl::StatusOr<bool> Introduce(Call& call);
   // Hears the answer to the introduction; false while it has not come.
   absl::StatusOr<bool> HearAnswer(Call& call);
-  // Has a connection made anew that the member has closed.
-  absl::Status Repeat(Call& call);
+  // Has a connection made anew that the member has closed; false, since the call goes on.
+  absl::StatusOr<bool> Repeat(Call& call);
   absl::Status Accept();
   // Reads what a stranger says; false while there is more to come.
   bool Hear(Stranger& stranger);

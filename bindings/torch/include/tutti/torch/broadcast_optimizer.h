@@ -23,7 +23,7 @@
 
 namespace tutti::nn {
 
-// What optimizers must have in common so that one can take the state of another.
+// The facts that two optimizers must have in common so that one can take the state of the other.
 inline AgreementFields CommonOf(const torch::optim::Optimizer& optimizer) {
   std::vector<std::size_t> sizes;
   for (const torch::optim::OptimizerParamGroup& group : optimizer.param_groups())
@@ -32,7 +32,7 @@ inline AgreementFields CommonOf(const torch::optim::Optimizer& optimizer) {
           {"parameters in each group of the optimizer", absl::StrJoin(sizes, ", ")}};
 }
 
-// What optimizers must have in common when one has taken the state of another.
+// The fact that two optimizers have in common when one has taken the state of the other.
 inline AgreementFields StateOf(torch::optim::Optimizer& optimizer) {
   return {{"parameters with a state", absl::StrCat(optimizer.state().size())}};
 }

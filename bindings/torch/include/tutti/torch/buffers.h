@@ -58,7 +58,8 @@ inline absl::Status CheckWritable(const std::string& name, const torch::Tensor& 
   return absl::OkStatus();
 }
 
-// What ranks must have in common of a tensor that they write one another's values to.
+// The type, the shape and the kind of device of a tensor, which must be equal on ranks that write one another's values
+// to that tensor.
 inline std::string CommonOf(const torch::Tensor& tensor) {
   return absl::StrCat(c10::toString(tensor.scalar_type()), " ", absl::StrJoin(tensor.sizes(), "x"),
                       tensor.is_cpu() ? "" : " on a GPU");
