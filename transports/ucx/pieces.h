@@ -9,6 +9,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "absl/types/span.h"
 
 namespace tutti::ucx {
 
@@ -28,15 +31,30 @@ class Pieces {
   }
   // Gives the kernel what has been added and is left: how many bytes it takes, or -1 and errno.
   ssize_t Send(int socket) {
+    if (bytes_ <= kGathered) return SendGathered(socket);
     msghdr header = {};
     header.msg_iov = parts_.data();
     header.msg_iovlen = count_;
-    return sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sendmsg(socket, &header, kFlags);
   }
   // The bytes that Send gives.
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  static constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  // Up to so many bytes are copied together: that takes less time than the kernel's look at several pieces.
+  static constexpr std::int64_t kGathered = 512;
+
+  ssize_t SendGathered(int socket) const {
+    std::array<std::byte, kGathered> all;
+    std::size_t size = 0;
+    for (const iovec& part : absl::MakeConstSpan(parts_).first(count_)) {
+      std::memcpy(all.data() + size, part.iov_base, part.iov_len);
+      size += part.iov_len;
+    }
+    return send(socket, all.data(), size, kFlags);
+  }
+
   std::array<iovec, kMost> parts_;
   std::size_t count_ = 0;
   std::int64_t taken_;

@@ -22,6 +22,15 @@ constexpr std::size_t kMessagesAtOnce = 16;
 
 constexpr auto kHeader = static_cast<std::int64_t>(sizeof(ShortHeader));
 
+// Receives `bytes` bytes to `memory`, and what follows these to `rest`.
+ssize_t ReceiveBehind(int socket, std::byte* memory, std::int64_t bytes, absl::Span<std::byte> rest) {
+  std::array<iovec, 2> parts = {{{memory, static_cast<std::size_t>(bytes)}, {rest.data(), rest.size()}}};
+  msghdr header = {};
+  header.msg_iov = parts.data();
+  header.msg_iovlen = parts.size();
+  return recvmsg(socket, &header, MSG_DONTWAIT);
+}
+
 }  // namespace
 
 ShortWire::ShortWire(Rank peer, UnsharedFd socket, WireNews& news)
@@ -152,16 +161,10 @@ bool ShortWire::Progress(absl::Span<std::byte> buffer, ShortReceiver& receiver) 
 bool ShortWire::Read(absl::Span<std::byte> buffer, ShortReceiver& receiver) {
   bool moved = false;
   for (std::int64_t budget = kReadAtOnce; readable_ && !ended_ && budget > 0;) {
-    std::array<iovec, 2> parts;
-    std::size_t count = 0;
     const bool in_payload = header_read_ == sizeof(header_) && memory_ != nullptr;
     const std::int64_t left = in_payload ? header_.payload() - received_ : 0;
-    if (left > 0) parts[count++] = {memory_ + received_, static_cast<std::size_t>(left)};
-    parts[count++] = {buffer.data(), buffer.size()};
-    msghdr header = {};
-    header.msg_iov = parts.data();
-    header.msg_iovlen = count;
-    const ssize_t got = recvmsg(socket_.get(), &header, MSG_DONTWAIT);
+    const ssize_t got = left == 0 ? recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT)
+                                  : ReceiveBehind(socket_.get(), memory_ + received_, left, buffer);
     if (got < 0) {
       readable_ = errno == EINTR;
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) EndWith(BrokenBy(errno));
