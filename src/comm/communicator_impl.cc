@@ -279,14 +279,14 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const absl::StatusOr<bool> on_device = IsOnDevice(in, out, spec, options);
   if (!on_device.ok()) return NotMade(on_device.status());
   BufferBytes bytes;
-  const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
+  const auto fits_its_plan = [&](const CallPool& pool, const tutti::Call* idle) {
     bytes = pool.buffers();
     if (!CheckCallOptions(options, pool.spec(), *on_device, rank).ok()) return false;
-    if (last != nullptr && last->was_given(in, out, spec.in_place)) return true;
+    if (idle != nullptr && idle->was_given(in, out, spec.in_place)) return true;
     bool in_place = spec.in_place;
     return PlaceBuffers(pool.spec(), bytes, in, out, rank, in_place).ok() && in_place == pool.spec().in_place;
   };
-  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, *on_device, fits_last_plan);
+  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, *on_device, fits_its_plan);
   if (call == nullptr) {
     // The spec is validated first: the sizes below would be meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);

@@ -37,7 +37,8 @@ inline BufferBytes BuffersOf(const CollectiveSpec& spec, Rank rank, int size) {
 }
 
 // Thread-safe. Bounded in the bytes of the plans, and in the bytes of the arena that their idle calls hold (staging and
-// scratch): the plan or call that was used least recently goes first. Calls in use stay valid.
+// scratch): the plan or call that was used least recently goes first, where all calls that were taken without a lock
+// since plans or calls went last count as used at the same time. Calls in use stay valid.
 class PlanCache {
  public:
   // Keeps plans of up to `most_plan_bytes` (see BytesOf) and idle calls of up to `most_idle_bytes`, and the plan used
@@ -58,27 +59,29 @@ class PlanCache {
     return TakeIdleOfFront(unused);
   }
 
-  // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
-  // spec differs from `spec` at most in in_place, it was made for `schedule` and for the same memory, and `fits(its
-  // pool, the idle call that was used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the
-  // spec of a call that is made again and again need not be validated. The idle call that was used last is taken
+  // Takes the idle call that waits in the place of `spec` (see IdleCalls), or else an idle call of the plan used last, if
+  // the call serves: its plan's spec differs from `spec` at most in in_place, it was made for `schedule` and for the same
+  // memory, and `fits(its pool, the call in the place, or null)` holds. Otherwise nullptr. A spec that has a plan is
+  // valid, so the spec of a call that is made again and again need not be validated. A call is taken out of its place
   // without a lock, unless idle calls hold too much memory.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, bool on_device, const Fits& fits) {
-    const auto serves = [&](const CallPool& pool, const Call* last) {
+    const auto serves = [&](const CallPool& pool, const Call* placed) {
       return pool.schedule() == schedule && pool.on_device() == on_device && DifferAtMostInPlace(pool.spec(), spec) &&
-             fits(pool, last);
+             fits(pool, placed);
     };
     UnusedCalls unused;
-    if (Call* const last = idle_->TakeLast(); last != nullptr) {
-      if (serves(*last->pool(), last)) {
+    if (Call* const placed = idle_->Take(IdleCalls::PlaceOf(spec)); placed != nullptr) {
+      if (serves(*placed->pool(), placed)) {
+        placed->pool()->NoteUse();
         if (idle_->bytes() > most_idle_bytes_) {
           const MutexLock lock(mutex_);
           Trim(unused);
         }
-        return last;
+        return placed;
       }
-      if (!CallPool::PutBack(last)) unused.Add(last);
+      // The place is for the call that is made now: a call that stayed in it would keep all others out.
+      if (!CallPool::PutAway(placed)) unused.Add(placed);
     }
     const MutexLock lock(mutex_);
     if (pools_.empty() || !serves(*pools_.front().pool, nullptr)) return nullptr;
@@ -97,6 +100,7 @@ class PlanCache {
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
     const std::int64_t bytes = BytesOf(*program);
     plan_bytes_ += bytes;
+    if (plan_bytes_ > most_plan_bytes_) MoveUsedToFront();
     while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
       plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
@@ -145,7 +149,19 @@ class PlanCache {
     return true;
   }
 
+  // Calls that are taken out of their place leave their pools where these are in the list; so this happens before the
+  // last pools of the list lose what they have.
+  void MoveUsedToFront() TUTTI_REQUIRES(mutex_) {
+    for (auto it = pools_.begin(); it != pools_.end();) {
+      const auto here = it++;
+      if (!here->pool->was_used()) continue;
+      here->pool->ForgetUse();
+      pools_.splice(pools_.begin(), pools_, here);
+    }
+  }
+
   void Trim(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
+    MoveUsedToFront();
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
       if (idle_->bytes() <= most_idle_bytes_) return;
       it->pool->GiveIdle(unused);

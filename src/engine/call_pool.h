@@ -2,7 +2,9 @@
 #ifndef TUTTI_ENGINE_CALL_POOL_H_
 #define TUTTI_ENGINE_CALL_POOL_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -35,11 +37,21 @@ class UnusedCalls {
   std::vector<Call*> calls_;
 };
 
-// What the pools of one cache share: the count of the bytes that their idle calls hold, and a place for the one call
-// that was used last, from which the call is taken without a lock. Where calls are made one after the other, the next
-// is often the same. Thread-safe.
+// What the pools of one cache share: the count of the bytes that their idle calls hold, and places of one call each,
+// which are taken and filled without a lock. A pool has the place of its spec, in which a call waits that was used
+// lately: programs make a few kinds of calls again and again, each of them mostly with one call under way. Thread-safe.
 class IdleCalls {
  public:
+  // The place of calls of `spec`, in place or not. Calls of other specs may have the same one.
+  static std::size_t PlaceOf(const CollectiveSpec& spec) {
+    // Fibonacci hashing: 2^64 divided by the golden ratio carries every bit upwards, and the highest ones are taken.
+    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
+    const std::uint64_t kind = (static_cast<std::uint64_t>(spec.collective) << 16) |
+                               (static_cast<std::uint64_t>(spec.dtype) << 8) | static_cast<std::uint64_t>(spec.op);
+    const std::uint64_t mixed = (static_cast<std::uint64_t>(spec.count) * kGolden + kind) * kGolden;
+    return mixed >> (64 - kPlaceBits);
+  }
+
   // The bytes that idle calls hold.
   std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   // Adds to bytes(). Costs nothing for a small call, which holds no bytes.
@@ -47,25 +59,27 @@ class IdleCalls {
     if (bytes != 0) bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
 
-  // Takes out the call that was used last, which is kept in a place of its own; nullptr when this place is empty.
-  Call* TakeLast() {
-    Call* call = last_.load(std::memory_order_relaxed);
+  // Takes out the call in a place; nullptr when the place is empty.
+  Call* Take(std::size_t place) {
+    std::atomic<Call*>& here = places_[place];
+    Call* call = here.load(std::memory_order_relaxed);
     while (call != nullptr && call != Closed()) {
-      if (last_.compare_exchange_weak(call, nullptr, std::memory_order_acq_rel)) {
+      if (here.compare_exchange_weak(call, nullptr, std::memory_order_acq_rel)) {
         Count(-call->held_bytes());
         return call;
       }
     }
     return nullptr;
   }
-  // Puts a call that nobody uses any more into the place for the call that was used last; false when the place is
-  // taken, or Close was called. The call's pool may be gone as soon as the call is in the place.
-  bool KeepLast(Call* call) {
-    if (last_.load(std::memory_order_relaxed) != nullptr) return false;
+  // Puts a call that nobody uses any more into a place; false when the place is taken, or Close was called. The call's
+  // pool may be gone as soon as the call is in the place.
+  bool Keep(std::size_t place, Call* call) {
+    std::atomic<Call*>& here = places_[place];
+    if (here.load(std::memory_order_relaxed) != nullptr) return false;
     const std::int64_t bytes = call->held_bytes();
     Count(bytes);
     Call* none = nullptr;
-    if (last_.compare_exchange_strong(none, call, std::memory_order_acq_rel)) return true;
+    if (here.compare_exchange_strong(none, call, std::memory_order_acq_rel)) return true;
     Count(-bytes);
     return false;
   }
@@ -85,10 +99,12 @@ class IdleCalls {
       in_graphs.swap(in_graphs_);
     }
     for (Call* const call : in_graphs) delete call;
-    Call* const call = last_.exchange(Closed(), std::memory_order_acq_rel);
-    if (call == nullptr || call == Closed()) return;
-    Count(-call->held_bytes());
-    delete call;
+    for (std::atomic<Call*>& place : places_) {
+      Call* const call = place.exchange(Closed(), std::memory_order_acq_rel);
+      if (call == nullptr || call == Closed()) continue;
+      Count(-call->held_bytes());
+      delete call;
+    }
   }
 
  private:
@@ -98,8 +114,10 @@ class IdleCalls {
     return reinterpret_cast<Call*>(&mark);
   }
 
+  static constexpr int kPlaceBits = 6;
+
   std::atomic<std::int64_t> bytes_{0};
-  std::atomic<Call*> last_{nullptr};
+  std::array<std::atomic<Call*>, std::size_t{1} << kPlaceBits> places_{};
   Mutex mutex_;
   bool is_closed_ TUTTI_GUARDED_BY(mutex_) = false;
   std::vector<Call*> in_graphs_ TUTTI_GUARDED_BY(mutex_);
@@ -121,6 +139,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
       : program_(std::move(program)),
         channel_(channel),
         idle_(std::move(idle)),
+        place_(IdleCalls::PlaceOf(program_->plan.spec)),
         schedule_(schedule),
         buffers_(buffers) {}
 
@@ -143,9 +162,9 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   Call* TakeIdle(UnusedCalls& unused) {
     Call* const call = TakeFromList();
     if (call != nullptr) return call;
-    Call* const last = idle_->TakeLast();
-    if (last == nullptr || last->pool() == this) return last;
-    if (!PutBack(last)) unused.Add(last);
+    Call* const placed = idle_->Take(place_);
+    if (placed == nullptr || placed->pool() == this) return placed;
+    if (!PutBack(placed)) unused.Add(placed);
     return nullptr;
   }
 
@@ -153,11 +172,22 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   // pool of the call is closed: the call is to be deleted.
   static bool PutBack(Call* call) {
     CallPool& pool = *call->pool();
-    if (!pool.closed_.load(std::memory_order_relaxed) && pool.idle_->KeepLast(call)) return true;
+    if (!pool.closed_.load(std::memory_order_relaxed) && pool.idle_->Keep(pool.place_, call)) return true;
+    return PutAway(call);
+  }
+  // As PutBack, but leaves the call's place in the IdleCalls empty.
+  static bool PutAway(Call* call) {
     const std::shared_ptr<CallPool> home =
         call->pool()->shared_from_this();  // the pool may close as soon as it has the call
     return home->Return(call);
   }
+
+  // Whether calls were taken again, without a look at the list of pools, since the last ForgetUse.
+  bool was_used() const { return used_.load(std::memory_order_relaxed); }
+  void NoteUse() {
+    if (!was_used()) used_.store(true, std::memory_order_relaxed);
+  }
+  void ForgetUse() { used_.store(false, std::memory_order_relaxed); }
 
   // See IdleCalls::KeepForGraph.
   bool KeepForGraph(Call* call) { return idle_->KeepForGraph(call); }
@@ -197,9 +227,11 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   const std::shared_ptr<const Program> program_;
   Channel& channel_;
   const std::shared_ptr<IdleCalls> idle_;
+  const std::size_t place_;  // of the pool's calls in idle_
   const Schedule* const schedule_;
   const BufferBytes buffers_;
   std::atomic<bool> closed_{false};  // written with the mutex held
+  std::atomic<bool> used_{false};
   Mutex mutex_;
   std::vector<Call*> list_ TUTTI_GUARDED_BY(mutex_);
 };

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/program.h"
 #include "tests/engine/two_ranks.h"
@@ -18,6 +21,22 @@ class PlanCacheTest : public ::testing::Test {
  protected:
   void Insert(std::int64_t count) { cache_.Insert(KeyOf(count), SomeProgram(), *world_.ranks[0].channel); }
   bool Has(std::int64_t count) { return cache_.Find(KeyOf(count)) != nullptr; }
+
+  // Inserts a plan of the spec of its key, and leaves a call of the plan idle, which is returned.
+  Call* InsertWithIdleCall(std::int64_t count) {
+    auto program = std::make_shared<Program>(*SomeProgram());
+    program->plan.spec = KeyOf(count).spec;
+    Call* const call = cache_.Insert(KeyOf(count), std::move(program), *world_.ranks[0].channel)->Take();
+    call->Release();
+    return call;
+  }
+  // The call of a spec that waits in the place of the spec, which is left idle again; nullptr: none does.
+  Call* InPlace(std::int64_t count) {
+    const auto is_in_place = [](const CallPool& /*pool*/, const Call* placed) { return placed != nullptr; };
+    Call* const call = cache_.TakeIdleAgain(KeyOf(count).spec, nullptr, /*on_device=*/false, is_in_place);
+    if (call != nullptr) call->Release();
+    return call;
+  }
 
   TwoRanks world_{/*mapped=*/true};
   const std::int64_t one_ = BytesOf(*SomeProgram());
@@ -50,6 +69,39 @@ TEST_F(PlanCacheTest, ACallInUseOutlivesItsPlace) {
   EXPECT_FALSE(Has(0));
   EXPECT_EQ(call->program().plan.spec.collective, Collective::kBarrier);
   call->Release();
+}
+
+TEST_F(PlanCacheTest, CallsOfSeveralSpecsWaitInPlacesOfTheirOwn) {
+  std::vector<Call*> calls;
+  for (std::int64_t count = 0; count < 3; ++count) calls.push_back(InsertWithIdleCall(count));
+  for (int turn = 0; turn < 3; ++turn) {
+    for (std::int64_t count = 0; count < 3; ++count) {
+      EXPECT_EQ(InPlace(count), calls[static_cast<std::size_t>(count)]) << count;
+    }
+  }
+}
+
+TEST_F(PlanCacheTest, ACallGivesItsPlaceToTheSpecThatIsCalledNow) {
+  std::int64_t other = 1;
+  while (IdleCalls::PlaceOf(KeyOf(other).spec) != IdleCalls::PlaceOf(KeyOf(0).spec)) ++other;
+  Call* const first = InsertWithIdleCall(0);
+  Call* const second = InsertWithIdleCall(other);  // its place is taken
+  EXPECT_EQ(InPlace(0), first);
+  EXPECT_EQ(InPlace(other), nullptr);
+  Call* const again = cache_.TakeIdle(KeyOf(other));
+  EXPECT_EQ(again, second);
+  again->Release();
+  EXPECT_EQ(InPlace(other), second);
+  EXPECT_EQ(cache_.TakeIdle(KeyOf(0)), first);  // from the list of its pool
+  first->Release();
+}
+
+TEST_F(PlanCacheTest, ACallThatIsTakenFromItsPlaceKeepsItsPlan) {
+  for (std::int64_t count = 0; count < 3; ++count) InsertWithIdleCall(count);
+  EXPECT_NE(InPlace(0), nullptr);
+  InsertWithIdleCall(3);
+  EXPECT_TRUE(Has(0));
+  EXPECT_FALSE(Has(1));
 }
 
 }  // namespace

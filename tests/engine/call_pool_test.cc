@@ -37,6 +37,9 @@ class CallPoolTest : public ::testing::Test {
     pool.GiveIdle(unused);
   }
 
+  // That of all pools of the tests.
+  std::size_t Place() const { return IdleCalls::PlaceOf(pool_->spec()); }
+
   TwoRanks world_{/*mapped=*/true};
   std::shared_ptr<IdleCalls> idle_ = std::make_shared<IdleCalls>();
   std::shared_ptr<CallPool> pool_ = NewPool();
@@ -67,7 +70,7 @@ TEST_F(CallPoolTest, OnceClosedKeepsNothing) {
   EXPECT_EQ(TakeIdle(*pool_), nullptr);
 }
 
-TEST_F(CallPoolTest, PoolsShareThePlaceOfTheLastCall) {
+TEST_F(CallPoolTest, PoolsOfOneSpecShareAPlace) {
   const std::shared_ptr<CallPool> other = NewPool();
   Call* const mine = pool_->Take();
   Call* const its = other->Take();
@@ -76,14 +79,14 @@ TEST_F(CallPoolTest, PoolsShareThePlaceOfTheLastCall) {
   EXPECT_EQ(TakeIdle(*pool_), mine);
   EXPECT_EQ(TakeIdle(*pool_), nullptr);  // puts the other pool's call back
   EXPECT_EQ(TakeIdle(*other), its);
-  EXPECT_EQ(idle_->TakeLast(), nullptr);
+  EXPECT_EQ(idle_->Take(Place()), nullptr);
   mine->Release();
-  EXPECT_EQ(idle_->TakeLast(), mine);
+  EXPECT_EQ(idle_->Take(Place()), mine);
   EXPECT_TRUE(CallPool::PutBack(mine));
   its->Release();
   Close(*pool_);
   Close(*other);
-  EXPECT_EQ(idle_->TakeLast(), nullptr);
+  EXPECT_EQ(idle_->Take(Place()), nullptr);
 }
 
 TEST_F(CallPoolTest, ACallReleasedAfterAllIsClosedIsDeleted) {
@@ -91,7 +94,7 @@ TEST_F(CallPoolTest, ACallReleasedAfterAllIsClosedIsDeleted) {
   Close(*pool_);
   idle_->Close();
   call->Release();  // the call is deleted: otherwise AddressSanitizer would report a leak
-  EXPECT_EQ(idle_->TakeLast(), nullptr);
+  EXPECT_EQ(idle_->Take(Place()), nullptr);
 }
 
 TEST_F(CallPoolTest, NoCallIsInTwoHands) {
