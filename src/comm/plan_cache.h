@@ -59,11 +59,11 @@ class PlanCache {
     return TakeIdleOfFront(unused);
   }
 
-  // Takes the idle call that waits in the place of `spec` (see IdleCalls), or else an idle call of the plan used last, if
-  // the call serves: its plan's spec differs from `spec` at most in in_place, it was made for `schedule` and for the same
-  // memory, and `fits(its pool, the call in the place, or null)` holds. Otherwise nullptr. A spec that has a plan is
-  // valid, so the spec of a call that is made again and again need not be validated. A call is taken out of its place
-  // without a lock, unless idle calls hold too much memory.
+  // Takes the idle call that waits in the place of `spec` (see IdleCalls), or else an idle call of the plan used last,
+  // if the call serves: its plan's spec differs from `spec` at most in in_place, it was made for `schedule` and for the
+  // same memory, and `fits(its pool, the call in the place, or null)` holds. Otherwise nullptr. A spec that has a plan
+  // is valid, so the spec of a call that is made again and again need not be validated. A call is taken out of its
+  // place without a lock, unless idle calls hold too much memory.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, bool on_device, const Fits& fits) {
     const auto serves = [&](const CallPool& pool, const Call* placed) {

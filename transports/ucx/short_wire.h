@@ -4,8 +4,9 @@
 // a goodbye that nothing is missing before it.
 //
 // A short message leaves within the call that sends it, where the kernel takes it, in one call of the kernel, and
-// straight from the sender's memory but for the shortest ones (pieces.h); so does what waits before it. The receiver reads what has come into a buffer that
-// all short wires of the rank share, and the rest of a message of which a part has come straight to its place.
+// straight from the sender's memory but for the shortest ones (pieces.h); so does what waits before it. The receiver
+// reads what has come into a buffer that all short wires of the rank share, and the rest of a message of which a part
+// has come straight to its place.
 #ifndef TUTTI_TRANSPORTS_UCX_SHORT_WIRE_H_
 #define TUTTI_TRANSPORTS_UCX_SHORT_WIRE_H_
 
