@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,39 @@ TEST_P(EveryWeightStrategy, AnExceptionOfTheOptimizerMayBeFollowedByAnotherStep)
     replicas.Flush();
     replicas.CheckReplicas();
   });
+}
+
+// An update that writes weights by set_data, as torch::load and to() do, gives the memory back that the strategy was
+// told of.
+TEST_P(EveryWeightStrategy, RefusesAStepThatMovesWeights) {
+  const Data data;
+  for (const bool throws : {false, true}) {
+    std::vector<Sequential> nets = Nets(2);
+    RunWorld(2, [&](Communicator& world) {
+      Sequential& net = nets[world.rank()];
+      DataParallel replicas(world, *net, {.strategy = GetParam()});
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      Train(net, replicas, optimizer, data, world, 2);
+      optimizer.zero_grad();
+      data.Loss(net, world.rank(), 2).backward();
+      const auto step = [&] {
+        replicas.Step([&] {
+          const torch::NoGradGuard no_grad;
+          for (torch::Tensor parameter : net->parameters()) parameter.set_data(parameter - 0.1 * parameter.grad());
+          if (throws) throw std::runtime_error("the scheduler");
+        });
+      };
+      const auto told = AllOf(HasSubstr("parameter 0."), HasSubstr("was moved to other memory"),
+                              HasSubstr("rank " + std::to_string(world.rank()) + " in step 2"));
+      if (throws) {
+        EXPECT_THROW(step(), std::runtime_error);
+      } else {
+        EXPECT_THAT(ErrorOf(step), told);
+      }
+      EXPECT_THAT(ErrorOf([&] { data.Loss(net, world.rank(), 2).backward(); }), told);
+      EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), told);
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryWeightStrategy,

@@ -38,8 +38,8 @@ using DataParallelOptions = ReplicasOptions;
 // registered, replaced, unfrozen or converted later is an error of the next backward(), Step or CheckReplicas; a buffer
 // may be, in the same step on all ranks, and is kept equal from then on. After torch::load into the module call
 // Broadcast(). With a strategy that exchanges weights, destroy the DataParallel and create a new one instead, because
-// torch::load moves weights to other memory; the next backward() says so. A module has one DataParallel at a time; a
-// module that no shared_ptr owns must outlive it.
+// torch::load moves weights to other memory; the next backward() says so, or the Step inside which it was called. A
+// module has one DataParallel at a time; a module that no shared_ptr owns must outlive it.
 //
 // A module may be on a GPU, with a communicator of that GPU (CommunicatorOptions::cuda_device). Then the host goes on
 // while gradients and weights travel: backward() and Step let torch's current stream wait, on which the program

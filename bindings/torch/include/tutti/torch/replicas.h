@@ -378,12 +378,17 @@ inline void Replicas::BeginUpdate(bool uses_gradients, std::uintptr_t optimizer)
 
 inline void Replicas::CancelUpdate() {
   updating_ = false;
-  if (weights_.has_value()) weights_->Remember();
+  // Weights that were moved are an error of the next call.
+  if (weights_.has_value() && weights_->FindMoved() == WeightsWatch::kNone) weights_->Remember();
 }
 
 inline void Replicas::EndUpdate() {
   updating_ = update_failed_ = false;
-  if (weights_.has_value()) weights_->Remember();
+  if (weights_.has_value()) {
+    // The strategy reads and writes the memory that it was told of, which an update that moves weights has given back.
+    place_->ThrowIfError(CheckPlaces());
+    weights_->Remember();
+  }
   place_->ThrowIfError(gradients_->CheckExchanged(UsedBackwards()));
   used_by_[optimizer_] = gradients_->exchanged_backwards();
   FollowStream(*synchronizer_, device_);
