@@ -195,9 +195,10 @@ class Synchronizer {
   // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused; false
   // where there is no parameter `i`.
   bool used(int i) const;
-  // Gives up a backward that was begun and cannot be finished, so that a new one can begin: gradients must then be
-  // zeroed or written anew. Waits for the buckets that have left, whose results are meaningless. All ranks must have
-  // sent equally many buckets before they give up. No effect when no backward is under way.
+  // Gives up a backward that was begun and cannot be finished, so that a new one can begin. Waits for the buckets that
+  // have left, and sets their gradients to zero, since their results are meaningless; the other gradients must be
+  // zeroed or written anew, before or after the call. All ranks must have sent equally many buckets before they give
+  // up. No effect when no backward is under way.
   absl::Status CancelBackward();
 
   // The calls before and after the optimizer. Errors are the sticky error of the communicator, or ResourceExhausted on

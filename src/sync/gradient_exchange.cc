@@ -289,7 +289,11 @@ absl::Status GradientExchange::CancelBackward() {
   if (has_launched()) context_.round += kGivenUp;
   absl::Status status;
   SyncStatistics unused;
-  for (int b = 0; has_launched() && b < ready_.launched(); ++b) status.Update(buckets_[b].Finish(unused));
+  for (int b = 0; has_launched() && b < ready_.launched(); ++b) {
+    status.Update(buckets_[b].Finish(unused));
+    // The caller may have zeroed the gradients while the bucket was on its way.
+    context_.memory->Zero(buckets_[b].memory()->data(), buckets_[b].memory()->bytes());
+  }
   in_step_ = false;
   synchronizing_ = false;
   return status;

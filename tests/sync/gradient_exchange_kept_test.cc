@@ -98,6 +98,21 @@ TEST_P(KeptGradients, MayBeZeroedOrWrittenAnew) {
   });
 }
 
+// A caller that zeroes its gradients before it gives up the backward, while a bucket is on its way, finds no result of
+// that bucket in them afterwards.
+TEST_P(KeptGradients, DoNotComeFromABackwardThatWasGivenUp) {
+  RunWorld(kRanks, [](Communicator& world) {
+    const std::unique_ptr<Synchronizer> synchronizer = Make(world, GetParam());
+    ASSERT_NE(synchronizer, nullptr);
+    for (int i = 0; i < 2; ++i) std::fill_n(static_cast<float*>(synchronizer->GradientView(i).get()), kCount, 9.0f);
+    ASSERT_EQ(synchronizer->BeginBackward(), absl::OkStatus());
+    synchronizer->MarkReady(1);  // its bucket leaves first
+    ASSERT_EQ(synchronizer->CancelBackward(), absl::OkStatus());
+    EXPECT_EQ(ValueOf(*synchronizer, 0), 9);
+    EXPECT_EQ(ValueOf(*synchronizer, 1), 0);
+  });
+}
+
 // Residuals of gradients of the old weights do not reach the new weights.
 TEST(HeldBackGradients, AreForgottenByRestart) {
   RunWorld(kRanks, [](Communicator& world) {

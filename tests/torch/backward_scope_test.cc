@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <latch>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/harness/world.h"
@@ -176,31 +178,72 @@ class ExceptionInBackward : public ::testing::TestWithParam<Buckets> {
   }
 };
 
+// Lets the buckets of rank 0 wait for those of rank 1, while rank 0 zeroes its gradients and begins anew.
+void ComeLateAsRank1(const Communicator& world) {
+  if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
 TEST_P(ExceptionInBackward, ThatAllRanksCatchMayBeFollowedByTheSameBackward) {
+  const Data data;
+  for (const bool average : {true, false}) {
+    std::vector<Sequential> nets = Nets(2);
+    RunWorld(2, [&](Communicator& world) {
+      Sequential& net = nets[world.rank()];
+      DataParallel replicas(world, *net, Options(average ? "gradient_allreduce" : "gradient_allreduce:average=false"));
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      for (int step = 0; step < 4; ++step) {
+        const auto backward = [&](bool blows) {
+          optimizer.zero_grad(step % 2 == 0);
+          LossWithFuse(net, data, world.rank(), 2, blows).backward();
+        };
+        for (int attempt = 0; attempt < step; ++attempt) {
+          ComeLateAsRank1(world);
+          EXPECT_THROW(backward(true), BadBatch);
+          EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
+        }
+        backward(false);
+        const std::vector<torch::Tensor> expected =
+            torch::autograd::grad({(average ? 1 : 2) * LossWithFuse(net, data, 0, 1, false)}, net->parameters());
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_TRUE(net->parameters()[i].grad().allclose(expected[i], 1e-4, 1e-5))
+              << "step " << step << " parameter " << i;
+        }
+        replicas.Step(optimizer);
+      }
+      replicas.CheckReplicas();
+    });
+  }
+}
+
+// Gradients that were accumulated before are zeroed together with those of the backward that was ended.
+TEST_P(ExceptionInBackward, MayBeFollowedByAccumulation) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
     DataParallel replicas(world, *net, Options());
     torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const auto backward = [&](bool blows) { LossWithFuse(net, data, world.rank(), 2, blows).backward(); };
+    const auto accumulate = [&](bool blows) {
+      const DataParallel::NoSync no_sync(replicas);
+      backward(blows);
+    };
     for (int step = 0; step < 3; ++step) {
-      const auto backward = [&](bool blows) {
-        optimizer.zero_grad(step % 2 == 0);
-        LossWithFuse(net, data, world.rank(), 2, blows).backward();
-      };
-      for (int attempt = 0; attempt < step; ++attempt) {
-        EXPECT_THROW(backward(true), BadBatch);
-        EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended"));
-      }
-      backward(false);
-      replicas.Step(optimizer);
-      const std::vector<torch::Tensor> expected =
-          torch::autograd::grad({LossWithFuse(net, data, 0, 1, false)}, net->parameters());
+      accumulate(false);
+      ComeLateAsRank1(world);
+      EXPECT_THROW(backward(true), BadBatch);
       optimizer.zero_grad(false);
+      accumulate(false);
+      EXPECT_THROW(accumulate(true), BadBatch);  // sends nothing, and adds the gradient of the second layer once more
       backward(false);
+      const std::vector<torch::Tensor> expected =
+          torch::autograd::grad({2 * LossWithFuse(net, data, 0, 1, false)}, net->parameters());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_TRUE(net->parameters()[i].grad().allclose(expected[i], 1e-4, 1e-5)) << "parameter " << i;
+        const double times = i < 2 ? 1 : 1.5;
+        EXPECT_TRUE(net->parameters()[i].grad().allclose(times * expected[i], 1e-4, 1e-5)) << "parameter " << i;
       }
+      replicas.Step(optimizer);
+      optimizer.zero_grad(false);
     }
     replicas.CheckReplicas();
   });
@@ -327,10 +370,11 @@ TEST_P(ExceptionInBackward, IsNoObstacleForQAdam) {
     DataParallel replicas(world, *net, Options("qadam:warmup_steps=2"));
     QAdam optimizer(replicas, net->parameters());
     for (int step = 0; step < 6; ++step) {
-      optimizer.zero_grad();
+      optimizer.zero_grad(step % 2 == 0);
+      ComeLateAsRank1(world);
       EXPECT_THROW(LossWithFuse(net, data, world.rank(), 2, true).backward(), BadBatch);
       EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("an exception has ended"));
-      optimizer.zero_grad();
+      optimizer.zero_grad(step % 2 == 0);
       LossWithFuse(net, data, world.rank(), 2, false).backward();
       optimizer.step();
     }

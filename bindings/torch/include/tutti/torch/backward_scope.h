@@ -67,13 +67,16 @@ class BackwardScope {
     return true;
   }
 
+  // To be called in a hook: whether an exception has ended the backward() whose end would close the scope. Where a
+  // nested backward() has ended and its outer one is awaited, the same is known once the graph of the outer one is
+  // gone.
+  bool FollowsAbandoned() const { return open_ && end_.expired() && !MayContinue(); }
+
   // To be called by every hook.
   void Enter() {
     const int task = torch::autograd::get_current_graph_task_id();
     if (task == task_) return;
-    // An exception has ended the backward() whose end would close the scope. Where a nested backward() has ended and
-    // its outer one is awaited, the same is known once the graph of the outer one is gone.
-    if (open_ && end_.expired() && !MayContinue()) {
+    if (FollowsAbandoned()) {
       Close();
       owner_.CancelBackward();
     }

@@ -259,10 +259,11 @@ inline void GradientHooks::MoveIntoBucket(int i) {
 // Called when autograd is about to add to p.grad().
 inline void GradientHooks::BeforeGradient(int i) {
   FollowAccumulator(i);
-  if (!sums_ && !momentum_) return;
   if (trained_[i].parameter.numel() == 0) return;
-  if (sums_) scope_.Enter();  // the synchronizer must know of the backward before anything is added
-  CountOnce(i);
+  // The synchronizer must know of the backward before anything is added: it zeroes sums, and what buckets have brought
+  // that left before an exception.
+  if (sums_ || scope_.FollowsAbandoned()) scope_.Enter();
+  if (sums_ || momentum_) CountOnce(i);
 }
 
 // Moves the hook of a parameter to the accumulator that is about to run: torch::load, which replaces the parameter's
