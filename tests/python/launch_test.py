@@ -135,6 +135,22 @@ def test_torchrun_restarts_after_a_killed_worker(tmp_path):
     check_sums(ended.stdout, 2)
 
 
+# One rank ends before it makes the process group, while the other waits for it. Both lives have the same store.
+ENDS_EARLY = SUM.replace("dist.init_process_group", """
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == os.environ["VICTIM"]:
+    import time
+    time.sleep(2)
+    sys.exit(1)
+dist.init_process_group""", 1)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_torchrun_restarts_after_a_worker_that_never_came(tmp_path, victim):
+    ended = run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "--monitor-interval", 0.1,
+                 write(tmp_path, ENDS_EARLY)], VICTIM=str(victim))
+    check_sums(ended.stdout, 2)
+
+
 def test_torchrun_reports_a_killed_worker(tmp_path):
     """The survivors' errors may be missing, since torchrun ends them; its report has the killed worker, and them."""
     ended = run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, write(tmp_path, KILLED)], expected=1)

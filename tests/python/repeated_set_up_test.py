@@ -2,6 +2,8 @@
 
 import datetime
 import functools
+import threading
+import time
 
 import pytest
 import torch
@@ -58,3 +60,47 @@ def live_again(rank, path):
 
 def test_a_job_begins_anew_after_a_failed_set_up(tmp_path):
     run_ranks(2, live_again, str(tmp_path / "store"))
+
+
+def shrink(rank, path):
+    """A world of three ends, and two of its ranks make one of their own in the same store."""
+    dist.destroy_process_group()
+    store = dist.FileStore(path, 3)
+    second = datetime.timedelta(seconds=1)
+    for size in 3, 2:
+        if rank == 2 and size == 2:
+            return
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=size)
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        if size == 3:
+            backend.monitored_barrier(timeout=datetime.timedelta(seconds=30))
+        elif rank == 1:  # what rank 0 of the world of three has left in the store is no sign of rank 0 of this one
+            begin = time.monotonic()
+            with pytest.raises(dist.DistBackendError, match="Rank 0 failed to pass monitoredBarrier in 1000 ms"):
+                backend.monitored_barrier(timeout=second)
+            assert time.monotonic() - begin < 1.9
+        dist.all_reduce(tensor := torch.ones(3))
+        assert tensor.tolist() == [size] * 3
+        dist.destroy_process_group()
+
+
+def test_a_world_of_fewer_ranks_meets_nothing_of_the_last_one(tmp_path):
+    run_ranks(3, shrink, str(tmp_path / "store"))
+
+
+def is_freed_by_abort(rank, who):
+    """A rank waits for another one to make a group with it, until one of the two aborts the default group."""
+    abort = dist.group.WORLD._get_backend(torch.device("cpu")).abort
+    dist.barrier()
+    if rank == who:
+        threading.Timer(1, abort).start()
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match=f"rank {who} has aborted the process group"):
+            dist.new_group([0, 1])
+    else:
+        time.sleep(3)  # not needed by rank 0, which has ended by then
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_abort_ends_the_making_of_a_group(who):
+    run_ranks(2, is_freed_by_abort, who)

@@ -28,7 +28,7 @@ bool Appears(::c10d::Store& store, const std::string& key, WaitClock::time_point
 // Deletes the keys of the barrier `round`. A store that cannot delete keeps them.
 void DeleteKeys(const c10::intrusive_ptr<::c10d::Store>& store, const std::string& round, int size) {
   const std::shared_ptr<Store> ours = MakeTorchStore(store);
-  for (Rank rank = 1; rank < size; ++rank) (void)ours->Delete(absl::StrCat(round, rank), absl::InfiniteFuture());
+  for (Rank rank = 0; rank < size; ++rank) (void)ours->Delete(absl::StrCat(round, rank), absl::InfiniteFuture());
   (void)ours->Delete(absl::StrCat(round, kVerdict), absl::InfiniteFuture());
 }
 
@@ -39,9 +39,9 @@ std::string Ranks(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-// Every rank puts a key of its own into the store, and rank 0, which has looked for all of them, puts its verdict
-// there. Where all ranks have come to this barrier, none reads the keys of the last one any more, and rank 0 deletes
-// them.
+// Every rank puts a key of its own into the store, and rank 0, which has looked for those of the others, puts its
+// verdict there. Where all ranks have come to this barrier, none reads the keys of the last one any more, and rank 0
+// deletes them.
 void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   nn::ThrowIfError(communicator()->status());  // also in a forked child
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
@@ -53,6 +53,7 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
   const std::string verdict_key = absl::StrCat(round, kVerdict);
   ::c10d::Store& store = *store_;
   std::string verdict;  // empty: all ranks have come
+  store.set(absl::StrCat(round, getRank()), "here");
   if (getRank() == 0) {
     std::vector<Rank> missing;
     for (Rank rank = 1; rank < getSize() && (wait_all_ranks || missing.empty()); ++rank) {
@@ -62,9 +63,9 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
     store.set(verdict_key, verdict);
     if (missing.empty() && number > 0) DeleteKeys(store_, absl::StrCat(barriers, number - 1, "/"), getSize());
   } else {
-    store.set(absl::StrCat(round, getRank()), "here");
     // Rank 0 may come late, and then needs its own time to find that others are missing.
-    const bool told = Appears(store, verdict_key, Later(deadline, std::chrono::milliseconds(ms)));
+    const bool told = Appears(store, absl::StrCat(round, 0), deadline) &&
+                      Appears(store, verdict_key, Later(deadline, std::chrono::milliseconds(ms)));
     verdict =
         told ? store.get_to_str(verdict_key) : absl::StrCat("Rank 0 failed to pass monitoredBarrier in ", ms, " ms");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +17,12 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Microseconds(100);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(20);
+constexpr absl::Duration kBetweenChecks = absl::Milliseconds(500);
 
 class TorchStore : public Store {
  public:
-  explicit TorchStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
+  TorchStore(c10::intrusive_ptr<::c10d::Store> store, std::function<absl::Status()> check)
+      : store_(std::move(store)), check_(std::move(check)) {}
 
   using Store::Get;
 
@@ -34,11 +37,17 @@ class TorchStore : public Store {
     SignalWatch signals;
     const absl::Duration limit = deadline - absl::Now();
     const WaitClock::time_point begin = WaitClock::now();
+    absl::Duration next_check = kBetweenChecks;
     for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       absl::StatusOr<std::string> value = Look(key, deadline);
       if (!absl::IsNotFound(value.status())) return value;
       if (absl::Status status = signals.Look(); !status.ok()) return status;
-      const absl::Duration left = limit - absl::FromChrono(WaitClock::now() - begin);
+      const absl::Duration waited = absl::FromChrono(WaitClock::now() - begin);
+      if (check_ != nullptr && waited >= next_check) {
+        if (absl::Status status = check_(); !status.ok()) return status;
+        next_check = waited + kBetweenChecks;
+      }
+      const absl::Duration left = limit - waited;
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(absl::StrCat("torch's store has no value for the key ", key));
       }
@@ -71,18 +80,23 @@ class TorchStore : public Store {
   static auto Guarded(absl::string_view verb, absl::string_view key, Function function) -> decltype(function()) {
     try {
       return function();
+    } catch (const c10::Error& error) {
+      return absl::UnavailableError(
+          absl::StrCat("torch's store: ", verb, " of the key ", key, ": ", error.what_without_backtrace(),
+                       "; has the process that serves the store (rank 0, or torchrun's agent) ended?"));
     } catch (const std::exception& error) {
       return absl::UnavailableError(absl::StrCat("torch's store: ", verb, " of the key ", key, ": ", error.what()));
     }
   }
 
   const c10::intrusive_ptr<::c10d::Store> store_;
+  const std::function<absl::Status()> check_;
 };
 
 }  // namespace
 
-std::shared_ptr<Store> MakeTorchStore(c10::intrusive_ptr<::c10d::Store> store) {
-  return std::make_shared<TorchStore>(std::move(store));
+std::shared_ptr<Store> MakeTorchStore(c10::intrusive_ptr<::c10d::Store> store, std::function<absl::Status()> check) {
+  return std::make_shared<TorchStore>(std::move(store), std::move(check));
 }
 
 }  // namespace tutti::dist

@@ -1,5 +1,6 @@
 #include "bindings/torch/process_group/worlds.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "bindings/torch/process_group/attempts.h"
+#include "bindings/torch/process_group/timeout.h"
 #include "bindings/torch/process_group/torch_store.h"
 #include "tutti/bootstrap.h"
 
@@ -86,15 +89,45 @@ absl::Status CheckLaunchers(const ProcessGroupTutti::Request& request) {
   return CheckOtherLaunchers(request.rank, request.size);
 }
 
+// `check`: see MakeTorchStore.
 absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::Request& request,
-                                                      std::optional<int> gpu = std::nullopt) {
+                                                      std::optional<int> gpu = std::nullopt,
+                                                      std::function<absl::Status()> check = nullptr) {
   const Bootstrap bootstrap = {
       .identity = {.rank = request.rank, .size = request.size, .job_id = request.name, .launcher = "torch"},
       .store = MakeTorchStore(
-          c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("attempt ", request.attempt), request.store)),
+          c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("attempt ", request.attempt), request.store),
+          std::move(check)),
       .route = RouteOf(request.store_of_job.get())};
   const CommunicatorOptions options = {.timeout = absl::Milliseconds(request.timeout.count()), .cuda_device = gpu};
   return Communicator::Create(bootstrap, options);
+}
+
+// Connects the members at the newest attempt, whose name `request` gets. A rank other than 0 that waits in an attempt
+// of an earlier life, or in one that rank 0 has given up, goes over to the one that rank 0 begins next.
+absl::StatusOr<std::shared_ptr<Communicator>> ConnectAtNewestAttempt(ProcessGroupTutti::Request& request) {
+  // What the store calls in its waits, until the members are connected: later waits are those of groups inside.
+  struct Look {
+    explicit Look(const ProcessGroupTutti::Request& request) : attempts(request.store, request.rank, request.size) {}
+    Attempts attempts;
+    std::atomic<bool> connecting = true;
+  };
+  const auto look = std::make_shared<Look>(request);
+  const WaitClock::time_point end = Later(WaitClock::now(), request.timeout);
+  while (true) {
+    absl::StatusOr<std::string> attempt = look->attempts.Next(end);
+    if (!attempt.ok()) return attempt.status();
+    request.attempt = *attempt;
+    absl::StatusOr<std::shared_ptr<Communicator>> world =
+        Connect(request, /*gpu=*/std::nullopt, [look, name = *attempt] {
+          return look->connecting.load() ? look->attempts.CheckIsNewest(name) : absl::OkStatus();
+        });
+    const bool again = !world.ok() && !absl::IsCancelled(world.status()) && WaitClock::now() < end &&
+                       absl::IsAborted(look->attempts.CheckIsNewest(*attempt));
+    if (again) continue;
+    look->connecting.store(false);
+    return world;
+  }
 }
 
 WorldKey KeyOf(const ProcessGroupTutti::Request& request, bool on_gpu) {
@@ -123,10 +156,10 @@ ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, con
     const std::size_t members = std::hash<std::string>()(absl::StrJoin(request.global_ranks, ","));
     request.store = c10::make_intrusive<::c10d::PrefixStore>(absl::StrCat("members ", members), request.store);
   }
+  if (parent.empty()) return request;
   // This rank alone uses the key.
   const std::string key = absl::StrCat("tutti/attempts/", parent, "/", request.size, "/", request.rank);
-  const std::int64_t number = request.store->add(key, 1);
-  request.attempt = parent.empty() ? absl::StrCat(number) : absl::StrCat(parent, ".", number);
+  request.attempt = absl::StrCat(parent, ".", request.store->add(key, 1));
   return request;
 }
 
@@ -134,7 +167,7 @@ std::string NameOfAttempt(const ProcessGroupTutti::Request& request) {
   return absl::StrCat(request.name, ", attempt ", request.attempt);
 }
 
-absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti::Request& request) {
+absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(ProcessGroupTutti::Request& request) {
   const bool is_default = request.global_ranks.empty();
   const WorldKey key = KeyOf(request, /*on_gpu=*/false);
   if (!is_default) {
@@ -145,7 +178,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti:
   if (is_default) {
     if (absl::Status status = CheckLaunchers(request); !status.ok()) return status;
   }
-  absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(request);
+  absl::StatusOr<std::shared_ptr<Communicator>> world = ConnectAtNewestAttempt(request);
   if (world.ok() && is_default)
     RememberWorld(key, {.communicator = *world, .gpu = std::nullopt, .attempt = request.attempt});
   return world;

@@ -18,11 +18,12 @@ c10::intrusive_ptr<::c10d::Store> StoreOfJob(const c10::intrusive_ptr<::c10d::St
 // group itself, and where that does not run on Tutti.
 std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request);
 
-// Counts in the store how often this rank has begun to make this group inside `parent`, the attempt of the group to
-// which the members belong, and returns the request with that number as its `attempt`, and with a store that groups of
-// other members do not share. An attempt has names and keys of its own, so that what a failed attempt, or a destroyed
-// group, has left in the store ends no later one. Where ranks are at different attempts, the rank that is behind gets
-// an error at once for each attempt that it has missed, and then meets the others: see docs/decisions/0040.
+// The request with a store that groups of other members do not share. Where the members belong to a group that runs on
+// Tutti, of which `parent` is the attempt, this also counts in the store how often this rank has begun to make the
+// group inside it, and makes that number the request's `attempt`. An attempt has names and keys of its own, so that
+// what a failed attempt, or a destroyed group, has left in the store ends no later one. Where ranks are at different
+// attempts, the rank that is behind gets an error at once for each attempt that it has missed, and then meets the
+// others: see docs/decisions/0040. Where `parent` is "", JoinGroup finds the attempt.
 ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent);
 
 // The name of the group that `request` describes, which no other attempt of its ranks has.
@@ -30,8 +31,9 @@ std::string NameOfAttempt(const ProcessGroupTutti::Request& request);
 
 // The communicator of the group that `request` describes. A group inside a default group that runs on Tutti shares the
 // engine, the arena and the connections of the default group; any other group connects its members anew. Collective
-// over the members. Threads may join different groups at the same time.
-absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti::Request& request);
+// over the members. Threads may join different groups at the same time. A request without an `attempt` gets that at
+// which the members have met.
+absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(ProcessGroupTutti::Request& request);
 
 // The same for calls on the GPU of this rank, CommunicatorOptions::cuda_device. A group shares what the default group
 // has only where the default group has joined with `shared`, as it does at its beginning, on all ranks: whether it has
