@@ -208,8 +208,14 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   // Groups that are made at the same time differ in their members or in their name.
   const std::string key = absl::BytesToHexString(View(Sha256(absl::StrCat(absl::StrJoin(ranks, ","), "/", name))));
   const auto gone = [this] { return runtime->engine->GoneFrom(*channel); };
+  // Abort ends this wait, too. The loss of a rank does not: the others may make a group without that rank.
+  const bool usable = !absl::IsAborted(channel->sticky().Get());
+  const auto aborted = [this, usable] {
+    absl::Status status = channel->sticky().Get();
+    return usable && absl::IsAborted(status) ? status : absl::OkStatus();
+  };
   const std::shared_ptr<Store> meeting =
-      MakePrefixStore(MakeLossAwareStore(store, gone), absl::StrCat("make/", key, "/"), ranks);
+      MakePrefixStore(MakeLossAwareStore(store, gone, aborted), absl::StrCat("make/", key, "/"), ranks);
   const absl::string_view bytes(reinterpret_cast<const char*>(&mine.seat()), sizeof(Seat));
   const absl::StatusOr<std::vector<std::string>> blobs =
       ExchangeInGroup(*meeting, NameOfGroup(ranks, name), place, {.ranks = ranks, .limit = runtime->timeout}, bytes);

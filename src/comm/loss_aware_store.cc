@@ -15,8 +15,9 @@ constexpr absl::Duration kSlice = absl::Milliseconds(500);
 
 class LossAwareStore final : public Store {
  public:
-  LossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost)
-      : base_(std::move(base)), lost_(std::move(lost)) {}
+  LossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost,
+                 std::function<absl::Status()> ended)
+      : base_(std::move(base)), lost_(std::move(lost)), ended_(std::move(ended)) {}
 
   absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {
     return base_->Set(key, value, deadline);
@@ -27,6 +28,9 @@ class LossAwareStore final : public Store {
       const std::int64_t slice_end_ns = std::min(end_ns, NanosIn(kSlice));
       absl::StatusOr<std::string> value = base_->Get(key, TimeAt(slice_end_ns), on_gone);
       if (!absl::IsDeadlineExceeded(value.status()) || slice_end_ns == end_ns) return value;
+      if (ended_ != nullptr) {
+        if (absl::Status status = ended_(); !status.ok()) return status;
+      }
       for (const Rank rank : lost_()) {
         const absl::Status status = on_gone(rank);
         if (status.ok()) continue;
@@ -47,12 +51,14 @@ class LossAwareStore final : public Store {
  private:
   const std::shared_ptr<Store> base_;
   const std::function<std::vector<Rank>()> lost_;
+  const std::function<absl::Status()> ended_;
 };
 
 }  // namespace
 
-std::shared_ptr<Store> MakeLossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost) {
-  return std::make_shared<LossAwareStore>(std::move(base), std::move(lost));
+std::shared_ptr<Store> MakeLossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost,
+                                          std::function<absl::Status()> ended) {
+  return std::make_shared<LossAwareStore>(std::move(base), std::move(lost), std::move(ended));
 }
 
 }  // namespace tutti

@@ -45,5 +45,13 @@ TEST(LossAwareStoreTest, GetGoesOnForARankThatDoesNotMatter) {
   EXPECT_GE(asked, 1);
 }
 
+TEST(LossAwareStoreTest, GetEndsWithTheCallThatWaits) {
+  const std::shared_ptr<Store> store = MakeLossAwareStore(
+      MakeMemoryStore(), [] { return std::vector<Rank>(); }, [] { return absl::AbortedError("the call"); });
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(store->Get("key", Soon(), GoneIsAnError).status(), absl::AbortedError("the call"));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(25));  // before the deadline
+}
+
 }  // namespace
 }  // namespace tutti
