@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "sync/agreement.h"
@@ -18,7 +17,7 @@ absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicato
                                                                      const Strategy& strategy,
                                                                      const std::vector<Parameter>& parameters,
                                                                      const Layout& layout) {
-  std::unique_ptr<WeightBuckets> exchange(new WeightBuckets(communicator, memory, parameters, layout));
+  std::unique_ptr<WeightBuckets> exchange(new WeightBuckets(memory, parameters, layout));
   // Buckets lie at the weights only if all ranks exchange. Otherwise leaders reduce the weights of their node into
   // their outputs, which may hold partial sums after a failure.
   const std::vector<Rank> participants =
@@ -38,10 +37,6 @@ absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicato
 }
 
 WeightBuckets::~WeightBuckets() {
-  if (runs_ && travels_) {
-    communicator_.Abort(absl::AbortedError(
-        absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
-  }
   SyncStatistics unused;
   (void)Finish(unused);
 }

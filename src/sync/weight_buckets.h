@@ -25,7 +25,7 @@ class WeightBuckets {
                                                                const Strategy& strategy,
                                                                const std::vector<Parameter>& parameters,
                                                                const Layout& layout);
-  // Waits for the end of the exchange. An exchange whose outputs nobody has waited for is aborted on all ranks.
+  // Waits for the end of the exchange.
   ~WeightBuckets();
 
   // Copies the weights into the snapshot.
@@ -59,9 +59,8 @@ class WeightBuckets {
   BucketMemory& memory() { return memory_; }
 
  private:
-  WeightBuckets(Communicator& communicator, BucketMemory& memory, const std::vector<Parameter>& parameters,
-                const Layout& layout)
-      : communicator_(communicator), memory_(memory), parameters_(parameters), layout_(layout) {}
+  WeightBuckets(BucketMemory& memory, const std::vector<Parameter>& parameters, const Layout& layout)
+      : memory_(memory), parameters_(parameters), layout_(layout) {}
 
   // Copies unless the bucket lies at the weights themselves.
   void Copy(void* to, const void* from, std::int64_t bytes) {
@@ -75,7 +74,6 @@ class WeightBuckets {
   void Gather(std::size_t b, std::byte* to);
   void Scatter(std::size_t b, const std::byte* from);
 
-  Communicator& communicator_;
   BucketMemory& memory_;
   const std::vector<Parameter>& parameters_;
   const Layout layout_;

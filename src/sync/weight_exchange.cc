@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "sync/loss_scale.h"
 
 namespace tutti {
@@ -10,6 +12,12 @@ WeightExchange::WeightExchange(SyncContext& context, std::unique_ptr<WeightBucke
     : Exchange(context),
       weights_(std::move(weights)),
       round_of_(RoundOf(context.strategy, static_cast<int>(context.participants.size()))) {}
+
+WeightExchange::~WeightExchange() {
+  if (!weights_->travels()) return;
+  context_.communicator.Abort(absl::AbortedError(
+      absl::StrCat("rank ", context_.communicator.rank(), " gave up its synchronizer in the middle of a step")));
+}
 
 absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(SyncContext& context, const Layout& layout) {
   absl::StatusOr<std::unique_ptr<WeightBuckets>> weights =

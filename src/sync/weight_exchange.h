@@ -15,6 +15,8 @@ namespace tutti {
 class WeightExchange final : public Exchange {
  public:
   static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(SyncContext& context, const Layout& layout);
+  // Aborts the communicator where an exchange has begun that no step has taken: peers would wait for this rank's next.
+  ~WeightExchange() override;
 
   absl::Status SetLossScale(double scale) override;
   absl::Status BeginForward() override;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/harness/rank_barrier.h"
@@ -12,22 +13,26 @@
 namespace tutti {
 namespace {
 
-class Abandoned : public ::testing::TestWithParam<const char*> {};
+// Whether a checkpoint, which waits for the exchange that is under way, is saved before the exchange is abandoned.
+class Abandoned : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 // The test abandons an exchange as an exception between forward and the optimizer would.
 TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
-  Training training = RandomTraining(GetParam(), 3, 1);
+  Training training = RandomTraining(std::get<0>(GetParam()), 3, 1);
   training.world.communicator.timeout = absl::Seconds(20);
   RankBarrier begun(3);
   training.world.barrier = &begun;
   RunWorld(3, training.world, [&](Communicator& world) {
-    std::unique_ptr<Replica> replica = Replica::Make(world, training.model, GetParam(), training.initial);
+    std::unique_ptr<Replica> replica = Replica::Make(world, training.model, training.strategy, training.initial);
     ASSERT_NE(replica, nullptr);
     const Floats& gradient = training.gradients[0][world.rank()];
     for (int step = 0; step < 5; ++step) ASSERT_TRUE(replica->Step(gradient, training.lr).ok());
     begun.Wait();
     if (world.rank() == 1) {
       (void)replica->synchronizer().BeginForward();
+      if (std::get<1>(GetParam())) {
+        EXPECT_NE(replica->synchronizer().SaveState(), "");
+      }
       replica = nullptr;
       return;
     }
@@ -39,7 +44,9 @@ TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Abandoned,
-                         ::testing::Values("decentralized", "decentralized:peer_selection_mode=ring"));
+                         ::testing::Combine(::testing::Values("decentralized",
+                                                              "decentralized:peer_selection_mode=ring"),
+                                            ::testing::Bool()));
 
 TEST(WeightExchange, BeginForwardMayBeCalledAgainAndAgain) {
   const Training training = RandomTraining("decentralized:peer_selection_mode=ring", 3, 5);
