@@ -305,6 +305,7 @@ absl::Status GradientExchange::Fail(const absl::Status& mistake) {
   SyncStatistics unused;
   for (int b = 0; b < ready_.launched(); ++b) (void)buckets_[b].Finish(unused);
   in_step_ = false;
+  synchronizing_ = false;  // gradients that were missing may still be marked
   return failed_ = mistake;
 }
 

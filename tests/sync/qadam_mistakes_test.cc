@@ -49,6 +49,30 @@ TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
   });
 }
 
+struct CountingSource : MomentumSource {
+  absl::StatusOr<int> BeginBackward() override { return 0; }
+  void ReplaceGradient(int /*i*/, void* /*stream*/) override { ++replaced; }
+
+  int replaced = 0;
+};
+
+// The source of the momentum may be gone when a late hook marks the gradient that was missing.
+TEST(MomentumSource, IsLeftAloneAfterABackwardThatFailed) {
+  RunWorld(1, [](Communicator& world) {
+    const auto synchronizer =
+        Synchronizer::Create(world, {{.name = "a", .count = 4}, {.name = "b", .count = 4}}, {.strategy = "qadam"});
+    ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+    CountingSource source;
+    (*synchronizer)->set_momentum_source(&source);
+    ASSERT_EQ((*synchronizer)->BeginBackward(), absl::OkStatus());
+    (*synchronizer)->MarkReady(0);
+    EXPECT_THAT(std::string((*synchronizer)->FinishBackward().message()), HasSubstr("without a gradient of b"));
+    EXPECT_EQ(source.replaced, 1);
+    (*synchronizer)->MarkReady(1);
+    EXPECT_EQ(source.replaced, 1);
+  });
+}
+
 // A step would use gradients of this rank alone, of which some are old.
 TEST(QAdam, AStepAfterABackwardThatHasNotEndedIsAnError) {
   RunWorld(2, [](Communicator& world) {
