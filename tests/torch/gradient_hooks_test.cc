@@ -167,6 +167,24 @@ TEST(UnusedParameters, ThatOneRankUsesMoveOnAll) {
   });
 }
 
+TEST(UnusedParameters, WithAGradientThatCannotBeExchangedAreAnErrorOfTheirBackwardAlone) {
+  RunWorld(2, [&](Communicator& world) {
+    Branches net;
+    DataParallel replicas(world, net, AllowUnused());
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    const auto backward = [&] { net.left->forward(torch::ones({1, 4})).sum().backward(); };
+    net.right->weight.mutable_grad() = torch::ones({2, 4}, torch::kFloat64);
+    EXPECT_THAT(ErrorOf(backward), AllOf(HasSubstr("parameter right.weight"), HasSubstr("its gradient is Double")));
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), HasSubstr("an exception has ended the last backward()"));
+    optimizer.zero_grad();
+    EXPECT_EQ(ErrorOf(backward), "");
+    EXPECT_TRUE(net.left->weight.grad().equal(torch::ones({2, 4})));
+    EXPECT_FALSE(net.right->weight.grad().defined());
+    replicas.Step(optimizer);
+    replicas.CheckReplicas();
+  });
+}
+
 // Uses a parameter, and gives the parameter no gradient.
 struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
   static torch::Tensor forward(AutogradContext* /*context*/, const torch::Tensor& input,

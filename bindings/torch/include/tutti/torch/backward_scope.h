@@ -46,7 +46,9 @@ class BackwardScope {
     // Called when the first hook runs; an exception leaves the scope closed.
     virtual void BeginBackward() = 0;
     virtual bool HasAllGradients() = 0;
-    // Called when backward() is about to return.
+    // The calls when backward() is about to return. An exception of the first counts as one that has ended backward();
+    // an exception of the second leaves the scope closed.
+    virtual void ContributeUnused() = 0;
     virtual void FinishBackward() = 0;
     // Called when another backward() begins after an exception has ended the backward() that had begun.
     virtual void CancelBackward() = 0;
@@ -117,6 +119,7 @@ class BackwardScope {
   void EndTask() {
     const NodePointer caller = torch::autograd::get_current_node();
     if (caller != nullptr && !owner_.HasAllGradients()) return WaitForOuter(caller);
+    owner_.ContributeUnused();
     Close();
     owner_.FinishBackward();
   }

@@ -112,10 +112,10 @@ class GradientHooks : private BackwardScope::Owner {
   void MoveIntoBucket(int i);
   void SetToZero(int i);
   void MarkReady(int i);
-  void ContributeUnused(int i);
 
   void BeginBackward() override;
   bool HasAllGradients() override { return synchronizer_.MissingGradients().empty(); }
+  void ContributeUnused() override;
   void FinishBackward() override;
   void CancelBackward() override {
     FollowStream(synchronizer_, device_);
@@ -139,6 +139,7 @@ class GradientHooks : private BackwardScope::Owner {
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
   BackwardScope scope_{*this};
   Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
+  std::vector<int> unused_;                                      // parameters to which it gave no gradient
   std::int64_t exchanged_backwards_ = 0;
   bool accumulates_ = false;  // the last backward kept gradients on this rank that must still be exchanged
 };
@@ -293,15 +294,20 @@ inline void GradientHooks::CountOnce(int i) {
   if (sums_ && place_.rank() != 0) grad.zero_();  // rank 0 contributes the values
 }
 
-// Contributes for a parameter to which this backward gave no gradient.
-inline void GradientHooks::ContributeUnused(int i) {
-  if (trained_[i].parameter.grad().defined()) {  // accumulated earlier
-    CountOnce(i);
-    MoveIntoBucket(i);
-    MarkReady(i);
-  } else {
-    torch::NoGradGuard no_grad;
-    trained_[i].gradient.zero_();
+// Contributes for the parameters to which this backward gave no gradient.
+inline void GradientHooks::ContributeUnused() {
+  if (!allow_unused_) return;
+  FollowStream(synchronizer_, device_);
+  unused_ = synchronizer_.MissingGradients();
+  for (const int i : unused_) {
+    if (trained_[i].parameter.grad().defined()) {  // accumulated earlier
+      CountOnce(i);
+      MoveIntoBucket(i);
+      MarkReady(i);
+    } else {
+      torch::NoGradGuard no_grad;
+      trained_[i].gradient.zero_();
+    }
   }
 }
 
@@ -326,14 +332,11 @@ inline void GradientHooks::FollowMoves() {
 
 inline void GradientHooks::FinishBackward() {
   FollowStream(synchronizer_, device_);
-  std::vector<int> unused;
-  if (allow_unused_) unused = synchronizer_.MissingGradients();
-  for (int i : unused) ContributeUnused(i);
   place_.ThrowIfError(synchronizer_.FinishBackward());
   if (exchanges_ == Trained::Exchanged::kNothing) return;
   ++exchanged_backwards_;
   // A gradient stays undefined where no rank has one, so that optimizers leave the parameter alone.
-  for (int i : unused) {
+  for (const int i : unused_) {
     if (synchronizer_.used(i)) trained_[i].parameter.mutable_grad() = trained_[i].gradient;
   }
   if (!sums_ && !momentum_) return;
