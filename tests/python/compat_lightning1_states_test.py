@@ -1,4 +1,7 @@
-"""States of callbacks as in Lightning 1: returned by on_save_checkpoint, and given to on_load_checkpoint."""
+"""States in checkpoints as in Lightning 1: those of callbacks, and hyperparameters that are assigned."""
+
+import argparse
+import pathlib
 
 import pytest
 import torch
@@ -105,3 +108,38 @@ def test_states_are_saved_outside_of_a_run(package, tmp_path, when):
     (states, mine, leftovers), lines = run_old(states_outside_of_a_run, package, tmp_path, when)
     assert states == [7, 8] and mine == 1 and leftovers == []
     assert "Oldest.on_save_checkpoint returns a state, as in Lightning 1: return it from def state_dict(self)" in lines
+
+
+def assigned_hparams(pl, folder):
+
+    class Model(model_of(pl)):
+
+        def __init__(self, args, rates=None):
+            super().__init__()
+            args = args if isinstance(args, argparse.Namespace) else argparse.Namespace(**args)
+            self.hparams = args
+
+    class Data(pl.LightningDataModule):
+
+        def __init__(self, hparams):
+            super().__init__()
+            self.hparams = hparams
+
+        def train_dataloader(self):
+            return model_of(pl)().train_dataloader()
+
+    logger = pl.loggers.CSVLogger(folder)
+    trainer = pl.Trainer(**QUIET | {"logger": logger})
+    trainer.fit(Model({"lr": 0.5}, torch.ones(2).numpy()), datamodule=Data({"rows": 2}))
+    trainer.save_checkpoint(f"{folder}/saved.ckpt")
+    model = Model.load_from_checkpoint(f"{folder}/saved.ckpt")
+    data = Data.load_from_checkpoint(f"{folder}/saved.ckpt")
+    written = pathlib.Path(logger.log_dir, "hparams.yaml").read_text()
+    return dict(model.hparams), dict(model.hparams_initial), dict(data.hparams), written
+
+
+def test_hparams_that_are_assigned_are_logged_and_loaded(package, tmp_path):
+    found, lines = run_old(assigned_hparams, package, tmp_path)
+    assert found == ({"lr": 0.5}, {"lr": 0.5}, {"rows": 2}, "lr: 0.5\nrows: 2\n")
+    for name in "Model", "Data":
+        assert f"{name}: self.hparams = … is of Lightning 1: write self.save_hyperparameters(…)" in lines
