@@ -328,12 +328,21 @@ def hooks_that_nothing_calls(pl):
         def on_keyboard_interrupt(self, trainer, pl_module):
             raise AssertionError("not called")
 
-    pl.Trainer(**QUIET, callbacks=[Callback()]).fit(Model())
+    class Data(pl.LightningDataModule):
+
+        def train_dataloader(self):
+            return Model().train_dataloader()
+
+        def on_train_dataloader(self):
+            raise AssertionError("not called")
+
+    pl.Trainer(**QUIET, callbacks=[Callback()]).fit(Model(), datamodule=Data())
 
 
 def test_hooks_that_nothing_calls(package):
     assert run_old(hooks_that_nothing_calls, package)[1] == [
         "Model.on_hpc_save is of Lightning 1, and is not called: its work belongs to on_save_checkpoint",
+        "Data.on_train_dataloader is of Lightning 1, and is not called: its work belongs to train_dataloader",
         "Callback.on_keyboard_interrupt is of Lightning 1, and is not called: its work belongs to on_exception"
     ]
 

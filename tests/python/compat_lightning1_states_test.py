@@ -1,4 +1,4 @@
-"""States in checkpoints as in Lightning 1: those of callbacks, and hyperparameters that are assigned."""
+"""States in checkpoints as in Lightning 1: of callbacks and data modules; hyperparameters that are assigned."""
 
 import argparse
 import pathlib
@@ -108,6 +108,44 @@ def test_states_are_saved_outside_of_a_run(package, tmp_path, when):
     (states, mine, leftovers), lines = run_old(states_outside_of_a_run, package, tmp_path, when)
     assert states == [7, 8] and mine == 1 and leftovers == []
     assert "Oldest.on_save_checkpoint returns a state, as in Lightning 1: return it from def state_dict(self)" in lines
+
+
+def states_of_a_data_module(pl, folder):
+    called = []
+
+    class Model(model_of(pl)):
+
+        def on_load_checkpoint(self, checkpoint):
+            called.append(f"model: {checkpoint['shuffles']}")
+
+    class Data(pl.LightningDataModule):
+        shuffles = 0
+
+        def train_dataloader(self):
+            self.shuffles += 1
+            return Model().train_dataloader()
+
+        def on_save_checkpoint(self, checkpoint):
+            super().on_save_checkpoint(checkpoint)
+            checkpoint["shuffles"] = self.shuffles
+
+        def on_load_checkpoint(self, checkpoint):
+            self.shuffles = checkpoint["shuffles"]
+            called.append(f"data module: {self.shuffles}")
+
+    trainer = pl.Trainer(**QUIET)
+    trainer.fit(Model(), datamodule=Data())
+    trainer.save_checkpoint(f"{folder}/saved.ckpt")
+    data = Data()
+    pl.Trainer(**QUIET | {"max_epochs": 2}).fit(Model(), datamodule=data, ckpt_path=f"{folder}/saved.ckpt")
+    return called, data.shuffles
+
+
+def test_states_of_a_data_module(package, tmp_path):
+    (called, shuffles), lines = run_old(states_of_a_data_module, package, tmp_path)
+    assert called == ["data module: 1", "model: 1"] and shuffles == 2
+    assert lines == ["Data.on_save_checkpoint is of Lightning 1: write def state_dict(self)",
+                     "Data.on_load_checkpoint is of Lightning 1: write def load_state_dict(self, state_dict)"]
 
 
 def assigned_hparams(pl, folder):

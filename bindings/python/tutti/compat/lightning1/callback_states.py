@@ -1,4 +1,4 @@
-"""States of callbacks as in Lightning 1: returned by on_save_checkpoint, and given to on_load_checkpoint."""
+"""States of callbacks and data modules as in Lightning 1: by on_save_checkpoint and on_load_checkpoint."""
 
 import contextlib
 import functools
@@ -8,7 +8,14 @@ from typing import Any
 
 from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.hook_signatures import positional
+from tutti.compat.lightning1.old_calls import does_nothing, overridden
 from tutti.compat.lightning1.replaced_hooks import replace
+
+# Hooks of data modules that Lightning 2 has dropped, and what to override today.
+DATA_MODULE_HOOKS = {
+    "on_save_checkpoint": "state_dict(self)",
+    "on_load_checkpoint": "load_state_dict(self, state_dict)",
+}
 
 
 def _overrides(callback: Any, name: str, package: ModuleType) -> bool:
@@ -63,8 +70,25 @@ def _with_old_states(call_callbacks: Callable[..., None], package: ModuleType) -
     return call_adapted_callbacks
 
 
+def _with_data_module(call_model: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a model's hook; a data module's hook for the same checkpoint is called before it."""
+
+    @functools.wraps(call_model)
+    def call_data_module_and_model(trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> Any:
+        data = trainer.datamodule
+        if hook_name in DATA_MODULE_HOOKS and overridden(data, hook_name):
+            say_once(f"{type(data).__name__}.{hook_name} is of Lightning 1: write def {DATA_MODULE_HOOKS[hook_name]}")
+            getattr(data, hook_name)(*args)
+        return call_model(trainer, hook_name, *args, **kwargs)
+
+    return call_data_module_and_model
+
+
 def patch(package: ModuleType) -> None:
     """Lets ``package`` save and load states as in Lightning 1, also where a script saves after the run."""
     call = package.trainer.call
     for name in "_call_callbacks_on_save_checkpoint", "_call_callbacks_on_load_checkpoint":
         setattr(call, name, _with_old_states(getattr(call, name), package))
+    call._call_lightning_module_hook = _with_data_module(call._call_lightning_module_hook)
+    for name in DATA_MODULE_HOOKS:
+        setattr(package.LightningDataModule, name, does_nothing)

@@ -44,6 +44,13 @@ NOT_CALLED = {
     "on_hpc_load": "on_load_checkpoint",
     "tbptt_split_batch": "training_step, with self.automatic_optimization = False",
     "get_progress_bar_dict": "get_metrics of a callback derived from TQDMProgressBar",
+    "on_train_dataloader": "train_dataloader",
+    "on_val_dataloader": "val_dataloader",
+    "on_test_dataloader": "test_dataloader",
+    "on_predict_dataloader": "predict_dataloader",
+    "log_grad_norm": "on_before_optimizer_step, which logs with self.log_dict",
+    "add_to_queue": "on_fit_end, which writes what the main process needs to a file",
+    "get_from_queue": "the code after trainer.fit, which reads what on_fit_end wrote to a file",
 }
 
 
@@ -225,6 +232,7 @@ def _patch_check(package: ModuleType) -> None:
     def verify_loop_configurations(trainer: Any) -> None:
         model = trainer.lightning_module
         _say_what_is_old(model, trainer.callbacks)
+        _say_what_is_not_called([model, trainer.datamodule, *trainer.callbacks])
         hook_signatures.check_training_step(model)
         with contextlib.ExitStack() as undo:
             for name in EPOCH_ENDS:
@@ -236,7 +244,7 @@ def _patch_check(package: ModuleType) -> None:
 
 
 def _say_what_is_old(model: Any, callbacks: Iterable[Any]) -> None:
-    """One line for each hook that Lightning 2 does not have."""
+    """One line for each hook that Lightning 2 does not have, and that is called all the same."""
     for name, (step, hook) in EPOCH_ENDS.items():
         if overridden(model, name):
             say_once(
@@ -249,6 +257,11 @@ def _say_what_is_old(model: Any, callbacks: Iterable[Any]) -> None:
         for name, (_, *hooks) in RENAMED.items():
             if overridden(owner, name):
                 say_once(f"{type(owner).__name__}.{name} is of Lightning 1: write {' and '.join(hooks)}")
+
+
+def _say_what_is_not_called(owners: Iterable[Any]) -> None:
+    """One line for each hook of ``owners`` that nothing calls."""
+    for owner in owners:
         for name, place in NOT_CALLED.items():
             if overridden(owner, name):
                 say_once(
