@@ -256,6 +256,49 @@ def test_old_signatures(package):
             "trainer, pl_module, optimizer)") in lines
 
 
+def signatures_that_take_more(pl):
+    called = {}
+
+    class Model(model_of(pl)):
+
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_idx, *args, **kwargs):
+            called["optimizer_step"] = (optimizer_idx, [callable(one) for one in args])
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_idx, *args, **kwargs)
+
+        def backward(self, loss, optimizer, optimizer_idx, *args, **kwargs):
+            called["backward"] = (type(optimizer).__name__, optimizer_idx, args)
+            super().backward(loss, optimizer, optimizer_idx, *args, **kwargs)
+
+        def on_train_batch_start(self, batch, batch_idx, dataloader_idx, *args):
+            called["on_train_batch_start"] = (batch_idx, dataloader_idx, args)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx, dataloader_idx=None, *args):
+            called["on_train_batch_end"] = (batch_idx, dataloader_idx, args)
+
+    class Callback(pl.Callback):
+
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer, optimizer_idx, *args):
+            called["callback"] = (optimizer_idx, args)
+
+        def on_train_epoch_end(self, trainer, *args):
+            called["callback's epoch"] = len(args)
+
+    model = Model()
+    before = model.layer.bias.item()
+    pl.Trainer(**QUIET, limit_train_batches=1, callbacks=[Callback()]).fit(model)
+    return called, before - model.layer.bias.item()
+
+
+def test_old_signatures_that_take_more(package):
+    (called, moved), lines = run_old(signatures_that_take_more, package)
+    assert called == {
+        "optimizer_step": (0, [True, False, False, False]), "backward": ("SGD", 0, ()),
+        "on_train_batch_start": (0, 0, ()), "on_train_batch_end": (0, None, ()), "callback": (0, ()),
+        "callback's epoch": 1
+    }
+    assert moved == pytest.approx(0.125 * 2) and len(lines) == 4
+
+
 def new_signatures(pl):
 
     class Model(model_of(pl)):

@@ -68,24 +68,29 @@ _OLD_VALUES: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 }
 
 
+def _named(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
+    """The positional parameters of ``function`` that have a name, and whether ``*args`` takes more."""
+    parameters = list(inspect.signature(function).parameters.values())
+    named = [one for one in parameters if one.kind in (inspect.Parameter.POSITIONAL_ONLY,
+                                                       inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    return named, any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
+
+
 def positional(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     """The positional parameters of ``function``; None where it takes any number."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
-        return None
-    return [one for one in parameters if one.kind in (inspect.Parameter.POSITIONAL_ONLY,
-                                                      inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    named, takes_more = _named(function)
+    return None if takes_more else named
 
 
 def _has_old_order(function: Callable[..., Any], row: Hook, leading: int) -> bool:
-    parameters = positional(function)
-    if parameters is None:
-        return False
+    named, takes_more = _named(function)
+    parameters = named[leading:]
     if len(row.old) < len(row.today):
-        return len(parameters) - leading == len(row.old)
+        return not takes_more and len(parameters) == len(row.old)
     if row.old[:len(row.today)] == row.today:  # more at the end, which does not matter where it has a default
         parameters = [one for one in parameters if one.default is inspect.Parameter.empty]
-    return len(parameters) - leading > len(row.today)
+    names_old = any(one.name in row.old and one.name not in row.today for one in parameters)
+    return len(parameters) > len(row.today) or (takes_more and names_old)
 
 
 def _call(owner: Any, function: Callable[..., Any], name: str, leading: int, *args: Any, **kwargs: Any) -> Any:
@@ -95,7 +100,8 @@ def _call(owner: Any, function: Callable[..., Any], name: str, leading: int, *ar
     trainer = first[0] if leading else owner.trainer
     values = dict(zip(row.today if len(rest) <= len(row.today) else row.old, rest))
     values |= {key: kwargs.pop(key) for key in row.today if key in kwargs}
-    number = len(positional(function)) - leading
+    named, takes_more = _named(function)
+    number = len(row.old) if takes_more else len(named) - leading
     given = [values[key] if key in values else _OLD_VALUES[key](trainer, values) for key in row.old[:number]]
     return function(*first, *given, **kwargs)
 
