@@ -308,6 +308,19 @@ def test_other_settings(package):
     assert run_old(other_settings, package)[0] == (False, False, True, True)
 
 
+def numbers_of_gpus(pl):
+    counts = [pl.Trainer(num_processes=2, accelerator="ddp", logger=False).num_gpus]
+    os.environ[devices.GPUS_VARIABLE] = "cpu"
+    return [*counts, pl.Trainer(gpus=2, accelerator="ddp", logger=False).num_gpus]
+
+
+@in_both
+def test_the_number_of_gpus(package):
+    counts, lines = run_old(numbers_of_gpus, package)
+    assert counts == [0, 2]
+    assert "trainer.num_gpus is of Lightning 1: write trainer.num_devices, which counts CPU devices, too" in lines
+
+
 def own_callbacks(pl):
     import pickle
 

@@ -40,6 +40,11 @@ def written(**arguments: Any) -> str:
     return f"Trainer({', '.join(f'{name}={shown(value)}' for name, value in arguments.items())})"
 
 
+def cpus_stand_for_gpus() -> bool:
+    """Whether the environment lets CPU devices stand for GPUs."""
+    return os.environ.get(GPUS_VARIABLE) == "cpu"
+
+
 def is_old_accelerator(value: Any) -> bool:
     """Whether ``accelerator=value`` names a strategy, as in Lightning 1.0 to 1.4, or nothing."""
     return value is None or (isinstance(value, str) and _STRATEGY_WORDS.fullmatch(value.lower()) is not None)
@@ -94,7 +99,7 @@ def accelerator_or_strategy(name: str) -> Callable[["Call", Any], str]:
 
 def _where_it_runs(arguments: dict[str, Any]) -> str:
     """What to say besides where ``arguments`` name a strategy that splits batches over several devices of the CPU only."""
-    on_cpu = arguments.get("accelerator") == "cpu" or os.environ.get(GPUS_VARIABLE) == "cpu"
+    on_cpu = arguments.get("accelerator") == "cpu" or cpus_stand_for_gpus()
     if on_cpu or arguments["strategy"] not in ("dp", "ddp2"):
         return ""
     return (f", which takes one GPU at most today ({GPUS_VARIABLE}=cpu runs it on CPUs), or {written(strategy='ddp')} on "
@@ -145,13 +150,13 @@ def gpus(call: "Call", value: Any) -> str:
         elsewhere = chosen != "auto" or "devices" in call.today or any(
             call.given.get(name) for name in ("tpu_cores", "hpus"))
         return "leave the argument out" if elsewhere else call.says(accelerator="cpu")
-    stand_in = os.environ.get(GPUS_VARIABLE, "")
-    if stand_in not in ("", "cpu"):
-        raise ValueError(f"{GPUS_VARIABLE}={stand_in}: expected cpu, where CPU devices stand for GPUs, or nothing")
+    if os.environ.get(GPUS_VARIABLE) and not cpus_stand_for_gpus():
+        raise ValueError(f"{GPUS_VARIABLE}={os.environ[GPUS_VARIABLE]}: expected cpu, where CPU devices stand for GPUs, "
+                         "or nothing")
     if call.today.get("devices", "auto") != "auto" or chosen not in ("auto", "gpu", "cuda"):
         raise ValueError(f"Trainer(gpus={shown(value)}) contradicts {written(**call.today)}. Today: "
                          f"{written(accelerator='gpu', devices=value)}")
-    if stand_in == "cpu":
+    if cpus_stand_for_gpus():
         return call.says(accelerator="cpu", devices=_count(value))
     if not _has_gpu():
         raise ValueError(

@@ -14,7 +14,6 @@ from tutti.compat.lightning1.settings import settings_of
 ATTRIBUTES = {
     "training_type_plugin": "strategy",
     "accelerator_backend": "strategy",
-    "num_gpus": "num_devices",
 }
 
 
@@ -91,6 +90,17 @@ def _get_model(self: Any) -> Any:
     return self.lightning_module
 
 
+def _num_gpus(package: ModuleType) -> property:
+    gpus = package.accelerators.CUDAAccelerator, package.accelerators.MPSAccelerator
+
+    def get(self: Any) -> int:
+        say_once("trainer.num_gpus is of Lightning 1: write trainer.num_devices, which counts CPU devices, too")
+        on_gpus = isinstance(self.accelerator, gpus) or trainer_arguments.devices.cpus_stand_for_gpus()
+        return self.num_devices if on_gpus else 0
+
+    return property(get)
+
+
 def patch(package: ModuleType) -> None:
     """Lets ``package.Trainer`` be used as in Lightning 1."""
     _patch_init(package)
@@ -99,6 +109,7 @@ def patch(package: ModuleType) -> None:
     for name, today in ATTRIBUTES.items():
         setattr(package.Trainer, name, _old_attribute(name, today))
     package.Trainer.get_model = _get_model
+    package.Trainer.num_gpus = _num_gpus(package)
     tuning.patch(package)
     trainer_argparse.patch(package)
     hooks.patch(package)
