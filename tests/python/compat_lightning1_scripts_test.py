@@ -116,6 +116,27 @@ if __name__ == "__main__":
     trainer.fit(Model())
     say(f"rank {trainer.global_rank} {type(trainer.strategy).__name__}")
 """
+# A layer that no backward reaches; torch ends the second step where it does not look for such layers.
+UNUSED = MODEL + """
+from pytorch_lightning.plugins import DDPPlugin
+
+class Unused(Model):
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Linear(3, 1)
+
+class Finds(Model):
+    def on_train_end(self):
+        say(f"finds {self.trainer.strategy.model.find_unused_parameters}")
+
+if __name__ == "__main__":
+    ways = {"accelerator": "ddp"}, {"strategy": "ddp"}, {"plugins": DDPPlugin()}
+    for way in ways:
+        trainer = pl.Trainer(gpus=2, **way, **QUIET)
+        trainer.fit(Unused())
+        say(f"{trainer.global_step} steps by {next(iter(way))}")
+    pl.Trainer(gpus=2, strategy="ddp_find_unused_parameters_false", **QUIET).fit(Finds())
+"""
 BY_HOROVOD = IN_THE_MODEL.replace('gpus=2, distributed_backend="ddp"', 'gpus=1, accelerator="horovod"')
 NO_GROUP = IN_THE_MODEL.replace('dist.init_process_group("tutti", rank=global_rank, world_size=world_size)', "pass")
 
@@ -173,6 +194,13 @@ def test_a_group_and_a_ddp_class_in_the_plugin(tmp_path):
     lines, _ = said(tmp_path, IN_THE_PLUGIN, "pytorch_lightning")
     texts = ("MyPlugin", "configures", "of 2 made the group")
     assert lines == [f"rank {rank} {text}" for rank in range(2) for text in texts]
+
+
+def test_parameters_that_no_backward_reaches(tmp_path):
+    lines, warned = said(tmp_path, UNUSED, "pytorch_lightning")
+    steps = [f"2 steps by {way}" for way in ("accelerator", "plugins", "strategy") for _ in range(2)]
+    assert lines == [*steps, "finds False", "finds False"]
+    assert warned.count('write Trainer(strategy="ddp_find_unused_parameters_true") or DDPStrategy(') == 1, warned
 
 
 def test_the_example_of_the_docs(tmp_path):

@@ -2,7 +2,7 @@
 
 The oldest pages overrode init_ddp_connection and configure_ddp in the LightningModule, later ones init_dist_connection
 (or init_ddp_connection) in the strategy. What is overridden is called in place of Lightning's own. A script that left
-the process group to Lightning could name its backend in the environment.
+the process group to Lightning could name its backend in the environment, and DDP looked for unused parameters.
 """
 
 import functools
@@ -107,6 +107,16 @@ def _configure_ddp(self: Any, model: Any, device_ids: list[int] | None) -> Any:
     return self.trainer.strategy._setup_model(model)
 
 
+def _look_for_unused_parameters(strategy: Any) -> None:
+    """Lets DDP find them where ``strategy`` does not say: so it was from Lightning 1.0 to 1.9. Tutti's strategies ask."""
+    if hasattr(strategy, "exchanged_by") or "find_unused_parameters" in strategy._ddp_kwargs:
+        return
+    strategy._ddp_kwargs["find_unused_parameters"] = True
+    say_once("DDP that looks for unused parameters unless told otherwise is of Lightning 1: write "
+             'Trainer(strategy="ddp_find_unused_parameters_true") or DDPStrategy(find_unused_parameters=True), or false in '
+             "both, which is faster, where every backward reaches every parameter")
+
+
 def patch(package: ModuleType) -> None:
     """Lets ``package`` call the three methods where scripts override them."""
     strategy, module = package.strategies.DDPStrategy, package.LightningModule
@@ -115,7 +125,7 @@ def patch(package: ModuleType) -> None:
     for name in _OF_STRATEGIES:
         setattr(strategy, name, _init_dist_connection)
     setup_distributed, configure_ddp = strategy.setup_distributed, strategy.configure_ddp
-    get_backend, setup = strategy._get_process_group_backend, strategy.setup
+    get_backend, setup, setup_model = strategy._get_process_group_backend, strategy.setup, strategy._setup_model
 
     @functools.wraps(setup_distributed)
     def setup_distributed_as_the_script_does(self: Any) -> None:
@@ -147,6 +157,12 @@ def patch(package: ModuleType) -> None:
     def backend_of_environment_or_strategy(self: Any) -> str:
         return _backend_of_environment(self) or get_backend(self)
 
+    @functools.wraps(setup_model)
+    def setup_model_as_lightning_1_did(self: Any, model: Any) -> Any:
+        _look_for_unused_parameters(self)
+        return setup_model(self, model)
+
+    strategy._setup_model = setup_model_as_lightning_1_did
     strategy._get_process_group_backend = backend_of_environment_or_strategy
     strategy.setup_distributed = setup_distributed_as_the_script_does
     strategy.setup = setup_if_the_wrapper_is_used
