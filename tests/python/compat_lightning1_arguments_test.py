@@ -391,3 +391,21 @@ def test_arguments_of_callbacks(package, tmp_path):
         "filename='{epoch}')" in lines
     assert "DeviceStatsMonitor(temperature=True) is of Lightning 1: leave the argument out" in lines
     assert "ModelCheckpoint(period=2) is of Lightning 1: write ModelCheckpoint(every_n_epochs=2)" in lines
+
+
+def checkpoints_by_position(pl):
+    made = (pl.callbacks.ModelCheckpoint("there/{epoch}-{val_loss:.2f}", "val_loss", True, None, 3, False, "auto", 2),
+            pl.callbacks.ModelCheckpoint("there/best", monitor="acc", mode="auto"),
+            pl.callbacks.ModelCheckpoint("there", "{epoch}", "val_loss"))
+    return [(os.path.relpath(one.dirpath), one.filename, one.monitor, one.mode, one.verbose, one.save_top_k,
+             one._every_n_epochs) for one in made]
+
+
+@in_both
+def test_arguments_of_checkpoints_by_position(package):
+    found, lines = run_old(checkpoints_by_position, package)
+    assert found == [("there", "{epoch}-{val_loss:.2f}", "val_loss", "min", True, 3, 2),
+                     ("there", "best", "acc", "max", False, 1, 1), ("there", "{epoch}", "val_loss", "min", False, 1, 1)]
+    assert ("ModelCheckpoint('there/{epoch}-{val_loss:.2f}', 'val_loss', True, None, 3, False, 'auto', 2) is of Lightning "
+            "1: write names, ModelCheckpoint(…, monitor='val_loss', verbose=True, save_last=None, save_top_k=3, "
+            "save_weights_only=False, mode='auto', period=2)") in lines

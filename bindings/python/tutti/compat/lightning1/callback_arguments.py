@@ -64,6 +64,25 @@ CALLBACK_ARGUMENTS: dict[str, tuple[_Row, ...]] = {
                      "temperature", "verbose")),
 }
 
+# What ModelCheckpoint took by position in Lightning 1.0 to 1.2.
+_CHECKPOINT_ORDER = ("filepath", "monitor", "verbose", "save_last", "save_top_k", "save_weights_only", "mode", "period",
+                     "prefix")
+
+
+def _by_name(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The names of ``args`` where they are in the order of Lightning 1; empty where they may be in today's."""
+    if name == "EarlyStopping":
+        return {"monitor": args[0]} if args and kwargs.get("mode") == "auto" else {}
+    # A folder has no {epoch} in its name, and while mode could be "auto" the first argument was filepath.
+    if name != "ModelCheckpoint" or not args or not ("{" in str(args[0]) or kwargs.get("mode") == "auto"):
+        return {}
+    named = dict(zip(_CHECKPOINT_ORDER, args))
+    others = ", ".join(f"{argument}={value!r}" for argument, value in named.items() if argument != "filepath")
+    if others:
+        say_once(f"ModelCheckpoint({', '.join(map(repr, args))}) is of Lightning 1: write names, ModelCheckpoint(…, "
+                 f"{others})")
+    return named
+
 
 def _with_old_arguments(init: Callable[..., None], name: str, rows: tuple[_Row, ...]) -> Callable[..., None]:
 
@@ -72,8 +91,8 @@ def _with_old_arguments(init: Callable[..., None], name: str, rows: tuple[_Row, 
         if name == "EarlyStopping" and not args and "monitor" not in kwargs:
             kwargs["monitor"] = "early_stop_on"
             say_once('EarlyStopping() without monitor is of Lightning 1: write EarlyStopping(monitor="early_stop_on")')
-        if args and any(argument == "mode" and is_old(kwargs.get(argument)) for argument, is_old, _ in rows):
-            kwargs["monitor"], args = args[0], args[1:]
+        by_name = _by_name(name, args, kwargs)
+        kwargs, args = by_name | kwargs, args[len(by_name):]
         for argument, is_old, apply in rows:
             if argument in kwargs and is_old(kwargs[argument]):
                 value = kwargs.pop(argument)
