@@ -204,6 +204,41 @@ def test_a_machine_without_a_gpu(mapped, monkeypatch):
         mapped(gpus=2)
 
 
+def without_a_device(pl, given, has_gpu, variables):
+    os.environ |= variables
+    devices._has_gpu = lambda: has_gpu
+    taken = []
+
+    def connector(accelerator, devices, **others):
+        taken.extend([accelerator, devices])
+        raise NotImplementedError
+
+    pl.trainer.trainer._AcceleratorConnector = connector
+    with pytest.raises(NotImplementedError):
+        pl.Trainer(**given)
+    return taken
+
+
+@in_both
+@pytest.mark.parametrize("given, has_gpu, variables, accelerator, lines", [
+    ({"max_epochs": 3}, True, {}, "cpu", 1),
+    ({"accelerator": None, "tpu_cores": None}, True, {}, "cpu", 3),
+    ({"gpus": None}, True, {}, "cpu", 1),
+    ({}, False, {}, "auto", 0),
+    ({"accelerator": "auto"}, True, {}, "auto", 0),
+    ({"strategy": "fsdp"}, True, {}, "auto", 0),
+    ({}, True, {"PL_TRAINER_ACCELERATOR": "gpu"}, "gpu", 0),
+    ({}, True, {"RANK": "0"}, "auto", 0),
+    ({}, True, {"HOROVOD_RANK": "0"}, "auto", 0),
+])
+def test_a_trainer_without_a_device(package, given, has_gpu, variables, accelerator, lines):
+    found, said = run_old(without_a_device, package, given, has_gpu, variables)
+    assert found == [accelerator, "auto"] and len(said) == lines, said
+    ours = ('Trainer(…) that names no device is of Lightning 1, where it trained on the CPU: write '
+            'Trainer(accelerator="cpu"), or Trainer(accelerator="gpu", devices=1)')
+    assert (ours in said) == (accelerator == "cpu" and "gpus" not in given)
+
+
 def positional(pl):
     with pytest.raises(TypeError, match="write their names, such as Trainer\\(logger=…\\)"):
         pl.Trainer(False)

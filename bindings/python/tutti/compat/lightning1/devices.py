@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tutti.compat.deprecation import say_once
+
 if TYPE_CHECKING:
     from tutti.compat.lightning1.trainer_arguments import Call
 
@@ -21,6 +23,9 @@ _NEW_STRATEGY_NAMES = {
     "tpu_spawn": "xla",
     "tpu_spawn_debug": "xla_debug",
 }
+_NAMING_DEVICES = ("accelerator", "devices", "strategy", "plugins")
+# What launchers tell a process whose devices, and whose strategy, they may have chosen. A batch script has SLURM's, too.
+_OF_LAUNCHERS = ("RANK", "JSM_NAMESPACE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
 _NO_GPUS: tuple[Any, ...] = (None, 0, "0", "", [], ())
 
 
@@ -191,3 +196,13 @@ def auto_select_gpus(call: "Call", value: Any) -> str:
     if call.today.get("accelerator") in ("gpu", "cuda", "auto"):
         call.today["devices"] = call.package.accelerators.find_usable_cuda_devices(number)
     return (f"Trainer(devices=find_usable_cuda_devices({number})), which {call.package.__name__}.accelerators has")
+
+
+def on_cpu_unless_named(today: dict[str, Any]) -> dict[str, Any]:
+    """``today`` with the CPU where the script names no device, as in Lightning 1; today's Trainer takes every GPU."""
+    named = any(name in today or os.environ.get(f"PL_TRAINER_{name.upper()}") for name in _NAMING_DEVICES)
+    if named or any(name in os.environ for name in _OF_LAUNCHERS) or not _has_gpu():
+        return today
+    say_once("Trainer(…) that names no device is of Lightning 1, where it trained on the CPU: write "
+             f"{written(accelerator='cpu')}, or {written(accelerator='gpu', devices=1)}")
+    return today | {"accelerator": "cpu"}

@@ -37,7 +37,7 @@ def _patch_init(package: ModuleType) -> None:
                 f"Trainer({trainer_arguments.devices.shown(args[0])}, …): the order of arguments is another in "
                 "Lightning 2; write their names, such as Trainer(logger=…)")
         today, self._lightning1 = trainer_arguments.for_today(package, _from_environment() | kwargs)
-        init(self, **today)
+        init(self, **trainer_arguments.devices.on_cpu_unless_named(today))
 
     package.Trainer.__init__ = init_with_old_arguments
 
