@@ -487,6 +487,56 @@ def test_callbacks_monitor_what_epoch_ends_log(package, tmp_path):
     assert run_old(monitored, package, tmp_path)[0] == (2, f"{tmp_path}/mean=1.ckpt")
 
 
+def modes(pl, kind):
+    seen = []
+
+    class Model(model_of(pl)):
+
+        def __init__(self):
+            super().__init__()
+            self.layer.eval()  # as a library may load it
+
+        def training_step(self, batch, batch_idx):
+            seen.append(self.layer.training)
+            if batch_idx == 2:
+                self.layer.eval()
+            return self.loss(batch)
+
+        def validation_step(self, batch, batch_idx):
+            assert not self.training
+
+    class Keeps(Model):
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.layer.eval()
+            return self
+
+    class Validates(Model):
+
+        def on_validation_model_train(self):
+            self.train()
+            self.layer.eval()
+
+    model = {"plain": Model, "keeps": Keeps, "validates": Validates}[kind]()
+    pl.Trainer(**QUIET, val_check_interval=3).fit(model)
+    return seen
+
+
+@pytest.mark.parametrize("kind, expected, lines", [
+    ("plain", [True, True, True, True], 2), ("keeps", [False] * 4, 0), ("validates", [True, True, True, False], 1)])
+def test_modules_in_eval_mode(package, kind, expected, lines):
+    found, said = run_old(modes, package, kind)
+    assert found == expected and len(said) == lines, said
+    if kind == "plain":
+        assert said == [
+            "Model has modules in eval mode, and Lightning 1 set all to train mode before it trained: write model.train() "
+            "before trainer.fit(model)",
+            "Model has modules in eval mode, and Lightning 1 set all to train mode after a validation: write def "
+            "on_validation_model_train(self), which calls self.train()"
+        ]
+
+
 def wraps_in_vain(pl, strategy, stage):
 
     class Owner(model_of(pl)):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1 import callback_states, hook_signatures, old_calls, returned_logs
+from tutti.compat.lightning1 import callback_states, hook_signatures, old_calls, returned_logs, train_mode
 from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.old_calls import overridden
 from tutti.compat.lightning1.replaced_hooks import replace
@@ -283,6 +283,7 @@ def patch(package: ModuleType) -> None:
     """Lets ``package`` call the hooks of Lightning 1."""
     old_calls.patch(package)
     callback_states.patch(package)
+    train_mode.patch(package)
     _patch_bases(package)
     _patch_log_options(package)
     _patch_calls(package)
