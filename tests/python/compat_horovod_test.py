@@ -198,6 +198,20 @@ def test_parameters_states_and_objects():
     assert first[6].startswith("ValueError: hvd.broadcast_parameters: rank 0: 'step' is a int; give tensors only")
 
 
+def broadcasts_types(rank):
+    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16))
+    optimizer = torch.optim.SGD([parameter], 0.1, momentum=0.9)
+    optimizer.state[parameter] = {"momentum_buffer": torch.full((1,), 1.0 + rank / 1024),
+                                  "scaled": {"levels": torch.tensor([100 + rank], dtype=torch.uint8)}}
+    hvd.broadcast_optimizer_state(optimizer, root_rank=1)
+    state = optimizer.state[parameter]
+    return state["momentum_buffer"].dtype, state["momentum_buffer"].item(), state["scaled"]["levels"].dtype
+
+
+def test_the_state_of_an_optimizer_keeps_its_types():
+    assert on_two_ranks(broadcasts_types) == [(torch.float32, 1.0 + 1 / 1024, torch.uint8)] * 2
+
+
 def broadcasts(rank):
     """What becomes of values of this rank's own when rank 0 broadcasts them."""
     ordered = {"a": torch.full((3,), 1.0 + rank), "b": torch.full((3,), 10.0 + rank)}

@@ -288,6 +288,20 @@ def test_the_optimizer_of_rank_0_for_all(strategy):
     run_ranks(2, broadcasts_optimizers, strategy)
 
 
+def broadcasts_types(rank):
+    module = torch.nn.Linear(1, 1, dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+    optimizer.state[module.weight]["momentum_buffer"] = torch.full((1, 1), 1.0 + (1 - rank) / 1024)
+    model = tutti.torch.DistributedDataParallel(module, optimizer)
+    model.broadcast_optimizer(optimizer)
+    state = optimizer.state[module.weight]["momentum_buffer"]
+    return state.dtype, state.item()
+
+
+def test_the_state_of_an_optimizer_keeps_its_types():
+    assert run_ranks(2, broadcasts_types) == [(torch.float32, 1.0 + 1 / 1024)] * 2
+
+
 class Lookahead(torch.optim.SGD):
     """An optimizer with a state_dict() of its own form."""
 

@@ -401,8 +401,9 @@ class DistributedDataParallel(torch.nn.Module):
         own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
         groups = optimizer.param_groups
         loaded = states.with_common_part(_numbered(source.state_dict()), common)
-        source.load_state_dict(
-            {key: list(value.values()) if key == "param_groups" else value for key, value in loaded.items()})
+        loaded = {key: list(value.values()) if key == "param_groups" else value for key, value in loaded.items()}
+        source.load_state_dict(loaded)
+        states.restore_types(optimizer, loaded)
         for parameter in ignored:
             optimizer.state.pop(parameter, None)
         optimizer.state.update(own)

@@ -1,7 +1,8 @@
 """States of Tutti as values that ``torch.save`` writes and ``torch.load`` reads, also with ``weights_only=True``."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -62,3 +63,23 @@ def with_common_part(values: Mapping[Any, Any], common: Mapping[Any, Any]) -> di
     dicts = {key: value for key, value in values.items() if type(value) is dict}
     return {**own, **{key: with_common_part(dicts.get(key, {}), value) if type(value) is dict else placed(key, value)
                       for key, value in common.items()}}
+
+
+def restore_types(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Gives the state of ``optimizer`` the types in ``saved``, which its ``load_state_dict`` has just loaded.
+
+    torch gives what it loads the type of the parameter: float32 momentum of a bfloat16 parameter would lose its digits.
+    """
+    numbers = chain.from_iterable(group["params"] for group in saved.get("param_groups", ()))
+    parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    loaded = {number: optimizer.state.get(parameter) for number, parameter in zip(numbers, parameters)}
+    _restore(loaded, saved.get("state", {}))
+
+
+def _restore(loaded: MutableMapping[Any, Any], saved: Mapping[Any, Any]) -> None:
+    for key, value in saved.items():
+        found = loaded.get(key)
+        if isinstance(found, dict) and isinstance(value, dict):
+            _restore(found, value)
+        elif isinstance(found, torch.Tensor) and isinstance(value, torch.Tensor) and found.dtype != value.dtype:
+            loaded[key] = value.to(found.device)

@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_map_only
 
 from tutti.compat.horovod.torch import agreement, world
 from tutti.compat.horovod.torch.collectives import broadcast_
+from tutti.torch import states
 
 
 def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.Tensor] | torch.Tensor],
@@ -55,6 +56,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     state = broadcast_object(tree_map_only(torch.Tensor, torch.Tensor.cpu, optimizer.state_dict()), root_rank)
     if world.rank() != root_rank:
         optimizer.load_state_dict(state)
+        states.restore_types(optimizer, state)
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
