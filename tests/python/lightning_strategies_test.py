@@ -435,6 +435,34 @@ def test_horovod_multiplies_rates_once_for_several_fits():
     assert run_trainers(2, keeps_its_rates) == [pytest.approx([0.1] * 4)] * 2
 
 
+def starts_from_rank_0(rank, scale_lr):
+    """What an optimizer trains with whose rate, momentum and scheduler each rank has made for itself."""
+    model = Model()
+
+    def configure_optimizers():
+        optimizer = torch.optim.SGD(model.parameters(), 0.01 * (1 + rank), momentum=0.5)
+        if rank == 0:
+            for parameter in model.parameters():
+                optimizer.state[parameter]["momentum_buffer"] = torch.ones_like(parameter)
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)]
+
+    model.configure_optimizers = configure_optimizers
+    seen = []
+    model.on_train_batch_start = lambda batch, batch_idx: seen.append(model.optimizers().param_groups[0]["lr"])
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    strategy = tutti.lightning.HorovodStrategy(scale_lr=scale_lr)
+    trainer(strategy, max_epochs=2).fit(model, loader(16, 8))
+    return seen, weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("scale_lr", [True, False])
+def test_optimizers_and_schedulers_of_horovod_are_those_of_rank_0(scale_lr):
+    (rates, mine), (same_rates, others) = run_trainers(2, starts_from_rank_0, scale_lr)
+    first = 0.02 if scale_lr else 0.01
+    assert rates == same_rates == pytest.approx([first, first / 2])
+    assert mine == others
+
+
 def gathers(rank):
     model = Model()
     found = []

@@ -1,12 +1,13 @@
 """The strategy ``horovod``."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from tutti.compat.horovod.torch import allgather, world
+from tutti.compat.horovod.torch import allgather, broadcast_object, broadcast_optimizer_state, world
 from tutti.lightning._strategy import TuttiStrategy
 
 
@@ -33,13 +34,28 @@ def scale_optimizer(optimizer: torch.optim.Optimizer, factor: int) -> None:
             group[name] = group[name] * factor  # not in place: several groups may share one tensor
 
 
-def scale_scheduler(scheduler: Any, factor: int) -> None:
-    """Multiplies the rates that ``scheduler`` has of its own, and those of the schedulers that it is made of."""
+def _lists_of_rates(scheduler: Any) -> Iterator[tuple[Any, str]]:
+    """The attributes that are rates of ``scheduler`` itself, and of the schedulers that it is made of."""
     for name in ("base_lrs", "max_lrs"):
         if hasattr(scheduler, name):
-            setattr(scheduler, name, [lr * factor for lr in getattr(scheduler, name)])
+            yield scheduler, name
     for inner in getattr(scheduler, "_schedulers", ()):
-        scale_scheduler(inner, factor)
+        yield from _lists_of_rates(inner)
+
+
+def scale_scheduler(scheduler: Any, factor: int) -> None:
+    """Multiplies the rates that ``scheduler`` has of its own, and those of the schedulers that it is made of."""
+    for owner, name in _lists_of_rates(scheduler):
+        setattr(owner, name, [lr * factor for lr in getattr(owner, name)])
+
+
+def _broadcast_schedulers(schedulers: list[Any]) -> None:
+    """Gives all ranks the rates that ``schedulers`` have of their own on rank 0. Collective."""
+    own = [rates for scheduler in schedulers for rates in _lists_of_rates(scheduler)]
+    # As numbers: a tensor may be on the GPU of rank 0.
+    numbers = [[float(lr) for lr in getattr(owner, name)] for owner, name in own]
+    for (owner, name), rates in zip(own, broadcast_object(numbers, 0)):
+        setattr(owner, name, rates)
 
 
 class HorovodStrategy(TuttiStrategy):
@@ -112,6 +128,10 @@ class HorovodStrategy(TuttiStrategy):
 
     def setup_optimizers(self, trainer: Any) -> None:
         super().setup_optimizers(trainer)
+        # Rank 0 alone may have loaded a state or options, as Lightning 1 let it.
+        for optimizer in self.optimizers:
+            broadcast_optimizer_state(optimizer, 0)
+        _broadcast_schedulers([config.scheduler for config in self.lr_scheduler_configs])
         if not self._scale_lr:
             return
         new = [optimizer for optimizer in self.optimizers if not hasattr(optimizer, "scaled_by_horovod")]
