@@ -200,11 +200,13 @@ def test_parameters_states_and_objects():
 
 def broadcasts_types(rank):
     parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16))
-    optimizer = torch.optim.SGD([parameter], 0.1, momentum=0.9)
+    rate = torch.tensor(0.125 * (1 + rank))
+    optimizer = torch.optim.SGD([parameter], rate, momentum=0.9)
     optimizer.state[parameter] = {"momentum_buffer": torch.full((1,), 1.0 + rank / 1024),
                                   "scaled": {"levels": torch.tensor([100 + rank], dtype=torch.uint8)}}
     hvd.broadcast_optimizer_state(optimizer, root_rank=1)
     state = optimizer.state[parameter]
+    assert optimizer.param_groups[0]["lr"] is rate and rate == 0.25, "a rate that is a tensor keeps its place"
     return state["momentum_buffer"].dtype, state["momentum_buffer"].item(), state["scaled"]["levels"].dtype
 
 

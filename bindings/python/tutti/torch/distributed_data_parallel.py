@@ -393,25 +393,17 @@ class DistributedDataParallel(torch.nn.Module):
             error = failed
         self._agree_on_error(error, "broadcast_optimizer")
 
-    @torch.no_grad()
     def _load_common_part(self, optimizer: torch.optim.Optimizer, source: Any, common: dict[str, Any]) -> None:
         """Loads the common part of what ``_numbered`` returned on rank 0 for the state of its optimizer."""
         exchanged = {parameter for _, parameter in self._exchanged(self.module.named_parameters(remove_duplicate=False))}
         ignored = [parameter for parameter in self.module.parameters() if parameter not in exchanged]
         own = {parameter: optimizer.state[parameter] for parameter in ignored if parameter in optimizer.state}
-        groups = optimizer.param_groups
         loaded = states.with_common_part(_numbered(source.state_dict()), common)
         loaded = {key: list(value.values()) if key == "param_groups" else value for key, value in loaded.items()}
-        source.load_state_dict(loaded)
-        states.restore_types(optimizer, loaded)
+        states.load_optimizer(optimizer, loaded, source)
         for parameter in ignored:
             optimizer.state.pop(parameter, None)
         optimizer.state.update(own)
-        # A tensor of options, such as the rate of an optimizer in a CUDA graph, keeps its place.
-        for before, group in zip(groups, optimizer.param_groups):
-            for key, value in before.items():
-                if isinstance(value, torch.Tensor) and isinstance(group.get(key), torch.Tensor):
-                    group[key] = value.copy_(group[key])
 
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.

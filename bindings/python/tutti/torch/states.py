@@ -65,21 +65,28 @@ def with_common_part(values: Mapping[Any, Any], common: Mapping[Any, Any]) -> di
                       for key, value in common.items()}}
 
 
-def restore_types(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Gives the state of ``optimizer`` the types in ``saved``, which its ``load_state_dict`` has just loaded.
-
-    torch gives what it loads the type of the parameter: float32 momentum of a bfloat16 parameter would lose its digits.
-    """
+@torch.no_grad()
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], source: Any) -> None:
+    """Loads ``saved``, the state of another rank's optimizer, by what ``load_state_dict`` of ``source`` knows of this one."""
+    groups = optimizer.param_groups
+    source.load_state_dict(saved)
+    # The types in `saved`: torch gives what it loads the type of the parameter, and float32 momentum of a bfloat16
+    # parameter would lose its digits.
     numbers = chain.from_iterable(group["params"] for group in saved.get("param_groups", ()))
     parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
     loaded = {number: optimizer.state.get(parameter) for number, parameter in zip(numbers, parameters)}
-    _restore(loaded, saved.get("state", {}))
+    _restore_types(loaded, saved.get("state", {}))
+    # A tensor of options, such as the rate of an optimizer in a CUDA graph, keeps its place.
+    for before, group in zip(groups, optimizer.param_groups):
+        for key, value in before.items():
+            if isinstance(value, torch.Tensor) and isinstance(group.get(key), torch.Tensor):
+                group[key] = value.copy_(group[key])
 
 
-def _restore(loaded: MutableMapping[Any, Any], saved: Mapping[Any, Any]) -> None:
+def _restore_types(loaded: MutableMapping[Any, Any], saved: Mapping[Any, Any]) -> None:
     for key, value in saved.items():
         found = loaded.get(key)
         if isinstance(found, dict) and isinstance(value, dict):
-            _restore(found, value)
+            _restore_types(found, value)
         elif isinstance(found, torch.Tensor) and isinstance(value, torch.Tensor) and found.dtype != value.dtype:
             loaded[key] = value.to(found.device)

@@ -55,8 +55,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     # On the CPU: the GPU of `root_rank` is another rank's. The optimizer puts its state where its parameters are.
     state = broadcast_object(tree_map_only(torch.Tensor, torch.Tensor.cpu, optimizer.state_dict()), root_rank)
     if world.rank() != root_rank:
-        optimizer.load_state_dict(state)
-        states.restore_types(optimizer, state)
+        states.load_optimizer(optimizer, state, optimizer)
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
