@@ -235,15 +235,20 @@ def test_baguarun_on_two_hosts(two_hosts, tmp_path):
     assert "baguarun: --enable_bagua_net has no effect" in ended.stderr
 
 
-def test_a_trainer_without_a_strategy_is_horovods(tmp_path):
+@pytest.mark.parametrize("launcher", [
+    [*COMPAT, "horovodrun", "-np", "2", PYTHON],
+    ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", *COMPAT]], ids=["horovodrun", "mpirun"])
+def test_a_trainer_without_a_strategy_is_horovods(launcher, tmp_path):
     pytest.importorskip("lightning")
+    if shutil.which(launcher[0]) is None:
+        pytest.skip(f"{launcher[0]} is not installed")
     script = write(tmp_path, """
 import os
 from lightning.pytorch import Trainer
 trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False)
 os.write(1, f"<rank: {type(trainer.strategy).__name__} of {trainer.world_size}>\\n".encode())
 """)
-    ended = run([*COMPAT, "horovodrun", "-np", "2", PYTHON, script])
+    ended = run([*launcher, script])
     assert lines_of(ended.stdout) == ["<rank: HorovodStrategy of 2>"] * 2, ended
 
 

@@ -79,6 +79,26 @@ def test_arguments(mapped, given, today):
     assert mapped(**given)[2] == [], "the lines were shown a second time"
 
 
+@pytest.mark.parametrize("given, launched, strategy", [
+    ({}, {}, "horovod"),
+    ({"gpus": 1, "strategy": None}, {}, "horovod"),
+    ({"strategy": "auto"}, {}, "horovod"),
+    ({"gpus": 2, "accelerator": "ddp"}, {}, "ddp"),
+    ({}, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, None),
+    ({}, {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, None),
+    ({}, {"LOCAL_RANK": "1"}, None),
+])
+def test_ranks_of_mpirun_are_those_of_horovod(mapped, monkeypatch, given, launched, strategy):
+    mpirun = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+              "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    for name, value in (mpirun | launched).items():
+        monkeypatch.setenv(name, value)
+    found, _, lines = mapped(**given)
+    assert found.get("strategy") == strategy
+    line = 'Trainer() without a strategy under mpirun is of Lightning 1: write Trainer(strategy="horovod")'
+    assert (line in lines) == (strategy == "horovod")
+
+
 def test_the_line_says_what_to_write(mapped):
     assert mapped(gpus=8, distributed_backend="ddp")[2] == [
         'Trainer(distributed_backend="ddp") is of Lightning 1: write Trainer(strategy="ddp")',

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tutti.compat.deprecation import say_once
+from tutti.lightning._environment import LauncherEnvironment
 
 if TYPE_CHECKING:
     from tutti.compat.lightning1.trainer_arguments import Call
@@ -116,6 +117,12 @@ def strategy(call: "Call", value: Any) -> str:
     if value is None:
         return "leave the argument out"
     return call.says(strategy=_NEW_STRATEGY_NAMES[value.lower()])
+
+
+def by_mpirun() -> bool:
+    """Whether Open MPI's mpirun has started the ranks, which Lightning 1 took for those of Horovod."""
+    # torchrun that mpirun has started, or Lightning itself, gives processes ranks of their own.
+    return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1 and LauncherEnvironment.detect()
 
 
 def plugins(call: "Call", value: Any) -> str:

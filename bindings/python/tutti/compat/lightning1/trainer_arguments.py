@@ -273,6 +273,8 @@ def for_today(package: ModuleType, given: dict[str, Any]) -> tuple[dict[str, Any
         if name in old:
             today = apply(call, given[name])
             say_once(f"Trainer({name}={devices.shown(given[name])}) is of Lightning 1: {_verb(today)}")
+    if call.today.get("strategy", "auto") == "auto" and devices.by_mpirun():
+        say_once(f"Trainer() without a strategy under mpirun is of Lightning 1: write {call.says(strategy='horovod')}")
     if call.callbacks:
         call.today["callbacks"] = call.given_callbacks() + call.callbacks
     return call.today, call.settings
