@@ -323,6 +323,26 @@ struct CountingHook : torch::autograd::PostAccumulateGradHook {
   int& calls;
 };
 
+// torch takes the hooks off a parameter that a computation writes, and lets them run for graphs of before.
+TEST(GradientHooks, MayEndAfterAComputationHasWrittenAParameter) {
+  RunWorld(1, [](Communicator& world) {
+    for (const bool is_leaf_again : {false, true}) {
+      Branches net;
+      torch::Tensor before;
+      {
+        const DataParallel replicas(world, net);
+        before = net.left->forward(torch::ones({1, 4})).sum();
+        net.left->bias.requires_grad_(false);
+        net.left->bias.copy_(net.right->bias);
+        if (is_leaf_again) net.left->bias.detach_();
+      }
+      if (!is_leaf_again) continue;  // torch refuses the graph
+      EXPECT_EQ(ErrorOf([&] { before.backward(); }), "");
+      EXPECT_TRUE(net.left->weight.grad().equal(torch::ones({2, 4})));
+    }
+  });
+}
+
 // A parameter has one place for a hook after accumulation, which register_post_accumulate_grad_hook of Python takes.
 TEST(GradientHooks, LiveBesideTheHookOfAParameter) {
   const Data data;

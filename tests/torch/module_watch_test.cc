@@ -84,6 +84,13 @@ INSTANTIATE_TEST_SUITE_P(
                  net.body->weight.set_data(torch::ones({2, 8}));
                },
                "parameter body.weight was given another shape"},
+        Change{"Computed",
+               [](Net& net) {
+                 const torch::AutoGradMode grad(true);
+                 net.body->bias.requires_grad_(false);
+                 net.body->bias.copy_(net.body->weight[0]);
+               },
+               "parameter body.bias was written by a computation that autograd records"},
         Change{"Removed", [](Net& net) { net.unregister_module("body"); }, "parameter body.weight was removed"}),
     [](const ::testing::TestParamInfo<Change>& test) { return test.param.name; });
 

@@ -137,6 +137,8 @@ class GradientHooks : private BackwardScope::Owner {
   std::vector<Trained> trained_;
   std::vector<Accumulator> accumulators_;
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
+  // What these hooks share: torch may keep one longer than this object lives.
+  const std::shared_ptr<GradientHooks*> self_ = std::make_shared<GradientHooks*>(this);
   BackwardScope scope_{*this};
   Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
   std::vector<int> unused_;                                      // parameters to which it gave no gradient
@@ -165,8 +167,9 @@ inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace
     }
     accumulators_.push_back({torch::autograd::impl::grad_accumulator(parameter)});
     accumulators_.back().hook = accumulators_.back().node->add_post_hook(std::make_unique<Hook>(*this, i));
-    before_.push_back(parameter.register_hook([this, i](const torch::Tensor& /*gradient*/) {
-      if (AccumulatesGradient()) BeforeGradient(i);
+    before_.push_back(parameter.register_hook([owner = std::weak_ptr(self_), i](const torch::Tensor& /*gradient*/) {
+      const auto hooks = owner.lock();
+      if (hooks != nullptr && AccumulatesGradient()) (*hooks)->BeforeGradient(i);
     }));
   }
   Hooked& hooked = AllHooked();
@@ -182,7 +185,12 @@ inline GradientHooks::~GradientHooks() {
   }
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     accumulators_[i].node->del_post_hook(accumulators_[i].hook);
-    trained_[i].parameter.remove_hook(before_[i]);
+    // A computation that has written the parameter has left torch no way to the hook, which does nothing from now on.
+    if (!trained_[i].parameter.is_leaf()) continue;
+    try {
+      trained_[i].parameter.remove_hook(before_[i]);
+    } catch (const c10::Error&) {  // the parameter was made a leaf again
+    }
   }
 }
 

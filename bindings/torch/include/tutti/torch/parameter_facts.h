@@ -25,12 +25,13 @@ class ParameterFacts {
         sizes_(parameter.sizes().vec()),
         type_(parameter.scalar_type()),
         device_(parameter.device()),
+        leaf_(parameter.is_leaf()),
         trained_(parameter.requires_grad()) {}
 
   // Whether `now` is the same parameter, unchanged but for being frozen, which is no change. Copies nothing.
   bool HoldFor(const torch::Tensor& now) const {
     return now.is_same(parameter_) && now.sizes() == sizes_ && now.scalar_type() == type_ && now.device() == device_ &&
-           now.requires_grad() <= trained_;
+           now.is_leaf() == leaf_ && now.requires_grad() <= trained_;
   }
 
   const torch::Tensor& parameter() const { return parameter_; }
@@ -44,6 +45,10 @@ class ParameterFacts {
       return absl::StrCat("moved from ", device_.str(), " to ", parameter_.device().str());
     }
     if (parameter_.sizes() != sizes_) return "given another shape";
+    if (parameter_.is_leaf() != leaf_) {
+      return "written by a computation that autograd records (write it under torch::NoGradGuard; in Python: "
+             "torch.no_grad())";
+    }
     return parameter_.requires_grad() && !trained_ ? std::string(kUnfrozen) : "";
   }
 
@@ -52,6 +57,7 @@ class ParameterFacts {
   std::vector<std::int64_t> sizes_;
   torch::ScalarType type_;
   torch::Device device_;
+  bool leaf_;
   bool trained_;
 };
 
