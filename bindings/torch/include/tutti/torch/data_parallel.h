@@ -66,8 +66,9 @@ using DataParallelOptions = ReplicasOptions;
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new
 // communicator. A backward() that an exception of the module itself ended, on all ranks at the same place, can be
-// repeated after zero_grad(); where it has run nested ones, after its loss is gone or Step has told so. Not
-// thread-safe; every backward() of the module runs on one thread.
+// repeated after zero_grad(); where it has run nested ones, after its loss is gone or Step has told so. A DataParallel
+// that is destroyed before that aborts the communicator, on all ranks. Not thread-safe; every backward() of the module
+// runs on one thread.
 class DataParallel {
  public:
   // Collective; a mistake of one rank is an error on all. `communicator` must outlive the DataParallel. All ranks must
@@ -85,7 +86,8 @@ class DataParallel {
   }
   // Overwrites options and state of `optimizer` by rank 0's, for a training that is resumed. Collective. The optimizers
   // of all ranks must be of one class, which implements save() and load() as those of torch do, and have groups of
-  // the same sizes; an error of one rank is one on all, and leaves both as they were.
+  // the same sizes; an error of one rank is one on all, and leaves both as they were, but for what an optimizer keeps
+  // beside them: QAdam's m and v may then be those of rank 0 on some ranks.
   void BroadcastOptimizer(torch::optim::Optimizer& optimizer) { nn::BroadcastOptimizer(replicas_, optimizer); }
 
   // Calls optimizer.step(), does before and after it what the strategy does to the weights, and makes the buffers
