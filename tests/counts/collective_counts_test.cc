@@ -193,12 +193,10 @@ std::map<std::string, double> Bounds(Path path, const Report& call) {
       {"epoll_wait", 2 + (wires ? 12 : 2) * messages},
       {"ppoll", 2 + 2 * messages},
       {"read", 2 + 6 * messages},  // descriptors by which UCX is woken
-      // UCX's own messages, of which UCX sees whether there are any before each sleep.
-      {"recvfrom", 2 + (wires ? 2 : 3) * messages},
-      {"sendto", wires ? 1 : 2 + 2 * messages},
+      // Within a node, UCX's own messages, of which UCX sees whether there are any before each sleep.
+      {"recv", 2 + (wires ? 2 : 3) * messages + (wires ? 8 + reads : 0)},
+      {"send", wires ? 4 + writes : 2 + 2 * messages},
       {"write", 1},
-      {"sendmsg", wires ? 3 + writes : 0},
-      {"recvmsg", wires ? 8 + reads : 0},
       // A reader that is faster than the sender asks to be told of no less than the rest of a frame.
       {"setsockopt", wires ? static_cast<double>(call.frames_received) : 0},
       {"others", 4},  // memory of the allocator grows, and a thread looks after the load of the machine now and then
@@ -206,10 +204,12 @@ std::map<std::string, double> Bounds(Path path, const Report& call) {
 }
 
 std::string GroupOf(const std::string& name) {
-  for (const char* const known : {"sched_yield", "epoll_wait", "ppoll", "read", "recvfrom", "sendto", "write",
-                                  "sendmsg", "recvmsg", "setsockopt", "clock_gettime"}) {
+  for (const char* const known :
+       {"sched_yield", "epoll_wait", "ppoll", "read", "write", "setsockopt", "clock_gettime"}) {
     if (name == known) return name;
   }
+  if (name == "sendto" || name == "sendmsg") return "send";
+  if (name == "recvfrom" || name == "recvmsg") return "recv";
   return name == "futex wait" || name == "futex wake" ? "futex" : "others";
 }
 
