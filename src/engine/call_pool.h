@@ -37,16 +37,17 @@ class UnusedCalls {
   std::vector<Call*> calls_;
 };
 
-// What the pools of one cache share: the count of the bytes that their idle calls hold, and places of one call each,
-// which are taken and filled without a lock. A pool has the place of its spec, in which a call waits that was used
-// lately: programs make a few kinds of calls again and again, each of them mostly with one call under way. Thread-safe.
+// The pools of one cache share a count of the bytes that their idle calls hold, and places of one call each, which are
+// taken and filled without a lock. A pool has the place of its spec, in which a call waits that was used lately:
+// programs make a few kinds of calls again and again, each of them mostly with one call under way. Thread-safe.
 class IdleCalls {
  public:
   // The place of calls of `spec`, in place or not. Calls of other specs may have the same one.
   static std::size_t PlaceOf(const CollectiveSpec& spec) {
     // Fibonacci hashing: 2^64 divided by the golden ratio carries every bit upwards, and the highest ones are taken.
     constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
-    const std::uint64_t kind = (static_cast<std::uint64_t>(spec.collective) << 16) |
+    const std::uint64_t kind = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(spec.root)) << 24) |
+                               (static_cast<std::uint64_t>(spec.collective) << 16) |
                                (static_cast<std::uint64_t>(spec.dtype) << 8) | static_cast<std::uint64_t>(spec.op);
     const std::uint64_t mixed = (static_cast<std::uint64_t>(spec.count) * kGolden + kind) * kGolden;
     return mixed >> (64 - kPlaceBits);

@@ -106,7 +106,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::R
 // Connects the members at the newest attempt, whose name `request` gets. A rank other than 0 that waits in an attempt
 // of an earlier life, or in one that rank 0 has given up, goes over to the one that rank 0 begins next.
 absl::StatusOr<std::shared_ptr<Communicator>> ConnectAtNewestAttempt(ProcessGroupTutti::Request& request) {
-  // What the store calls in its waits, until the members are connected: later waits are those of groups inside.
+  // The store looks for a newer attempt in its waits until the members are connected; later waits are those for groups
+  // inside this one.
   struct Look {
     explicit Look(const ProcessGroupTutti::Request& request) : attempts(request.store, request.rank, request.size) {}
     Attempts attempts;
