@@ -37,7 +37,7 @@ class CallPoolTest : public ::testing::Test {
     pool.GiveIdle(unused);
   }
 
-  // That of all pools of the tests.
+  // The place that all pools of the tests share, since their programs have one spec.
   std::size_t Place() const { return IdleCalls::PlaceOf(pool_->spec()); }
 
   TwoRanks world_{/*mapped=*/true};

@@ -137,7 +137,7 @@ class GradientHooks : private BackwardScope::Owner {
   std::vector<Trained> trained_;
   std::vector<Accumulator> accumulators_;
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
-  // What these hooks share: torch may keep one longer than this object lives.
+  // The hooks reach this object by weak pointers to `self_`: torch may keep a hook longer than this object lives.
   const std::shared_ptr<GradientHooks*> self_ = std::make_shared<GradientHooks*>(this);
   BackwardScope scope_{*this};
   Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
