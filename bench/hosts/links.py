@@ -48,10 +48,38 @@ def end_orderly():
 
 
 @contextlib.contextmanager
-def killed_at_end(processes):
-    """Kills the processes of a list, which may still grow, at the end of a with statement, and waits for their ends."""
+def undisturbed():
+    """Has a signal that ends this script wait for the end of a with statement, in which the script starts a process.
+
+    A script that ended while the process runs already, and before the script knows the process, would leave it behind.
+    """
+    received = []
+    handlers = {number: signal.signal(number, lambda number, _: received.append(number))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in received:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def killed_at_end():
+    """Yields a function that starts a process as subprocess.Popen does.
+
+    The end of the with statement kills the processes that the function has started, and waits for their ends.
+    """
+    processes = []
+
+    def start(*command, **options):
+        with undisturbed():
+            processes.append(subprocess.Popen(*command, **options))
+        return processes[-1]
+
+    try:
+        yield start
     finally:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
@@ -68,11 +96,10 @@ def run_ranks(commands, environments, limit_s, until=lambda: False, **options):
     """
     end_orderly()
     with contextlib.ExitStack() as stack:
-        ranks = []
-        stack.enter_context(killed_at_end(ranks))
+        start = stack.enter_context(killed_at_end())
         errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in commands]
-        for command, environment, error in zip(commands, environments, errors):
-            ranks.append(subprocess.Popen(command, env=environment, stderr=error, **options))
+        ranks = [start(command, env=environment, stderr=error, **options)
+                 for command, environment, error in zip(commands, environments, errors)]
         deadline = time.monotonic() + limit_s
         while True:
             codes = [rank.poll() for rank in ranks]

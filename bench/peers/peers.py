@@ -8,9 +8,13 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "bench/hosts"))
+from links import undisturbed
+
 DEPS = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti")
 PYTHON = DEPS / "torch-2.11/bin/python"  # has torch, and matplotlib
 GLOO = HERE / "gloo_collectives.py"
@@ -56,12 +60,13 @@ def rows_in(output):
 def run_program(command, environment=None):
     """Runs a program, of which no process is left when it takes too long or this script is stopped."""
     command = [str(word) for word in command]
-    with subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, cwd=ROOT,
-                          stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
-        try:
-            output, errors = program.communicate(timeout=TIMEOUT_S)
-        finally:
-            end_group(program)
+    with contextlib.ExitStack() as stack:
+        with undisturbed():
+            program = stack.enter_context(subprocess.Popen(
+                command, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, cwd=ROOT,
+                stderr=subprocess.PIPE, text=True, start_new_session=True))
+            stack.callback(end_group, program)
+        output, errors = program.communicate(timeout=TIMEOUT_S)
     return subprocess.CompletedProcess(command, program.returncode, output, errors)
 
 

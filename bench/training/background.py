@@ -43,16 +43,16 @@ CASES = [{"model": "mlp", "ranks": 4, "pause_ms": 10000, "max_steps": 110, "besi
 ASKED = 0.95
 
 
-def traffic(hosts, host, *what, log=subprocess.DEVNULL):
-    program = [sys.executable, str(pathlib.Path(__file__).with_name("traffic.py")), *what]
-    return subprocess.Popen(hosts.command(host, program), stdout=log)
+def start_traffic(start, hosts, host, *what, log=subprocess.DEVNULL):
+    start(hosts.command(host, [sys.executable, str(pathlib.Path(__file__).with_name("traffic.py")), *what]), stdout=log)
 
 
-def streams(hosts, seconds):
+def start_streams(start, hosts, seconds):
     """Starts bare TCP streams, in which every host sends to the next one."""
-    receivers = [traffic(hosts, host, "receive", PORT) for host in range(hosts.count)]
-    return receivers + [traffic(hosts, host, "send", hosts.address((host + 1) % hosts.count), PORT, seconds, seconds)
-                        for host in range(hosts.count)]
+    for host in range(hosts.count):
+        start_traffic(start, hosts, host, "receive", PORT)
+    for host in range(hosts.count):
+        start_traffic(start, hosts, host, "send", hosts.address((host + 1) % hosts.count), PORT, seconds, seconds)
 
 
 class Link:
@@ -96,9 +96,11 @@ def train_and_trace(args, run):
         program = arguments(args, program_run, directory / "row.json") + ["--trace", str(directory / "steps")]
         with contextlib.ExitStack() as stack:
             logs = [directory / f"link.{host}" for host in range(hosts.count)]
-            counters = [traffic(hosts, host, "count", hosts.DEVICE, log=stack.enter_context(log.open("w")))
-                        for host, log in enumerate(logs)]
-            stack.enter_context(killed_at_end(counters + (streams(hosts, seconds) if run["beside"] == BARE_TCP else [])))
+            start = stack.enter_context(killed_at_end())
+            for host, log in enumerate(logs):
+                start_traffic(start, hosts, host, "count", hosts.DEVICE, log=stack.enter_context(log.open("w")))
+            if run["beside"] == BARE_TCP:
+                start_streams(start, hosts, seconds)
             run_on_hosts(hosts, program, directory)
         links = [Link(log.read_text().splitlines(), run["link"]) for log in logs]
         steps = [step for rank, link in enumerate(links) for step in steps_of(directory / f"steps.{rank}", link)]

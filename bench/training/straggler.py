@@ -85,8 +85,8 @@ def train_with_straggler(args, run):
         directory = pathlib.Path(name)
         result = directory / "row.json"
         program = ["sh", "-c", ON_ITS_CORE, name] + arguments(args, run, result)
-        with (subprocess.Popen(on_ranks(args, run, program), stdout=subprocess.PIPE, text=True) as launched,
-              killed_at_end([launched])):
+        with killed_at_end() as start:
+            launched = start(on_ranks(args, run, program), stdout=subprocess.PIPE, text=True)
             process, straggler = (process_of(launched, directory / str(rank)) for rank in (0, run["ranks"] - 1))
             if run["speed"] == STRAGGLER:
                 threading.Thread(target=slow_down, args=(launched, straggler)).start()

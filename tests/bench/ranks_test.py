@@ -34,6 +34,12 @@ class Programs(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.pids = pathlib.Path(folder.name, "pids")
         self.environment = {**os.environ, "PIDS": str(self.pids)}
+        self.addCleanup(self.kill_what_is_left)
+
+    def kill_what_is_left(self):
+        """Processes that a failed test has left would keep the standard output of this one open."""
+        for process in filter(runs, self.processes()):
+            os.kill(process, signal.SIGKILL)
 
     def processes(self):
         """The processes that have begun to run FOREVER."""
@@ -76,6 +82,27 @@ class Programs(unittest.TestCase):
         script.send_signal(signal.SIGTERM)
         self.assertNotEqual(script.wait(LIMIT_S), 0)
         self.assert_ended()
+
+    def test_a_script_that_is_ended_while_it_starts_a_rank_ends_the_rank(self):
+        code = ("import os, signal, subprocess, sys; sys.path[:0] = sys.argv[1:3]; import links, peers\n"
+                "class Popen(subprocess.Popen):\n"
+                "    def __init__(self, *command, **options):\n"
+                "        super().__init__(*command, **options)\n"
+                "        while not os.path.exists(os.environ['PIDS']): pass\n"
+                "        os.kill(os.getpid(), signal.SIGTERM)\n"
+                "        sum(range(1000))\n"
+                "links.end_orderly()\n"
+                "subprocess.Popen = Popen\n"
+                "rank = ['sh', '-c', sys.argv[4]]\n"
+                "links.run_ranks([rank], [os.environ], 60) if sys.argv[3] == 'rank' else peers.run_program(rank)")
+        for kind in ("rank", "program"):
+            with self.subTest(kind):
+                self.pids.unlink(missing_ok=True)
+                script = subprocess.run([sys.executable, "-B", "-c", code, str(ROOT / "bench/hosts"), str(ROOT / "bench/peers"),
+                                         kind, FOREVER], env=self.environment, stderr=subprocess.DEVNULL, timeout=LIMIT_S)
+                self.assertNotEqual(script.returncode, 0)
+                self.assertEqual(len(self.processes()), 1)
+                self.assert_ended()
 
     def test_no_process_is_left_of_a_program_that_takes_too_long(self):
         with unittest.mock.patch.object(peers, "TIMEOUT_S", 3), self.assertRaises(subprocess.TimeoutExpired):
