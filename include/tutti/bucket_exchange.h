@@ -68,8 +68,8 @@ class BucketExchange {
   // too.
   std::int64_t step() const;
   // The number of the bucket: equal on all ranks, and above the numbers of all synchronizers and buckets that any of
-  // these ranks made before. In errors about calls that do not match, the number stands in front of the last digit of
-  // the owner: "owner 23" is a call of bucket number 2. 0 for a bucket that was never set.
+  // these ranks made before. Errors about calls that do not match name the bucket by this number. 0 for a bucket that
+  // was never set.
   std::uint32_t number(int bucket) const;
 
   // Says what bucket `bucket` holds from here on, and where the bucket lies: at `data`, which may be null when there

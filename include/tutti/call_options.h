@@ -49,7 +49,7 @@ struct CallOptions {
   // null, which this rank makes without any element, is one on the memory of the GPU where a stream is given, for the
   // default stream as cudaStreamLegacy, and otherwise one on host memory.
   void* stream = nullptr;
-  // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step.
+  // The owner of the call and its round, as the caller numbers them; owners from 2^31 on are those of synchronizers.
   // Collectives that meet with different numbers end with an error: on one node with InvalidArgument that names both;
   // between nodes, where their messages meet no receives, with DeadlineExceeded. Sends and Recvs are not compared. 0:
   // not given.

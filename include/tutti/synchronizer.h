@@ -130,8 +130,8 @@ class Synchronizer {
   Synchronizer& operator=(const Synchronizer&) = delete;
 
   // The number of this synchronizer: equal on all ranks, and above the numbers of all synchronizers and buckets (of a
-  // BucketExchange) that any of these ranks made before. In errors about calls that do not match, the number stands in
-  // front of the last digit of the owner: "owner 23" is a call of synchronizer number 2.
+  // BucketExchange) that any of these ranks made before. Errors about calls that do not match name the synchronizer by
+  // this number.
   std::uint32_t number() const;
   // `options` with this synchronizer as owner and, where all ranks step together, this step as round; for calls that
   // its user makes on the communicator. Ranks whose collectives meet in different steps, or for different

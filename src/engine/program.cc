@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/call_owner.h"
 #include "engine/control_block.h"
 #include "tutti/codecs/random.h"
 #include "tutti/native.h"
@@ -70,8 +71,7 @@ std::string Describe(const CallIdentity& call, absl::string_view by) {
   const auto number = static_cast<std::size_t>(call.signature & 0xff);
   const auto dtype = static_cast<std::size_t>(call.signature >> 8 & 0xff);
   const auto op = static_cast<std::size_t>(call.signature >> 16 & 0x7f);
-  const std::string made_by =
-      call.owner == 0 && call.round == 0 ? "" : absl::StrCat(" of owner ", call.owner, " in round ", call.round);
+  const std::string made_by = DescribeOwner(call.owner, call.round);
   if (number >= kAllCollectives.size()) return absl::StrCat("?", made_by, by);
   const Collective collective = kAllCollectives[number];
   std::string text(Name(collective));
@@ -326,7 +326,8 @@ std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Ra
   }
   const std::string own = other.empty() ? "" : absl::StrCat(" with ", kind, " ", NameOf(program.plan));
   return absl::StrCat("rank ", peer, " called ", Describe(theirs, other), " where rank ", program.plan.rank, " called ",
-                      Describe(mine, own), "; all ranks must make the same calls in the same order");
+                      Describe(mine, own), ExplainOwners(theirs.owner, theirs.round, mine.owner, mine.round),
+                      "; all ranks must make the same calls in the same order");
 }
 
 }  // namespace tutti

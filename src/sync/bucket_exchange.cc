@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<BucketExchange>> BucketExchange::Create(Communica
       {"version", TUTTI_VERSION}, {"strategy", parsed.ok() ? parsed->ToString() : strategy}, {"memory", Name(memory)}};
   // A rank with a mistake takes part in the agreement, because its peers would wait for it.
   if (absl::Status agreed = Agree(communicator, "bucket exchange", fields, mistake); !agreed.ok()) return agreed;
-  const absl::StatusOr<Caller> caller = Caller::Create(communicator);
+  const absl::StatusOr<Caller> caller = Caller::Create(communicator, CallOwner::Kind::kBucketExchange);
   if (!caller.ok()) return caller.status();
   return std::unique_ptr<BucketExchange>(
       new BucketExchange(std::make_unique<Impl>(communicator, *std::move(where), *caller, *std::move(parsed))));

@@ -157,7 +157,7 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
   absl::Status agreed = tutti::Agree(communicator_, "bucket", FieldsOf(bucket, contents), mistake, OwnCall());
   if (!agreed.ok()) return agreed;
   if (bucket == bucket_count()) {
-    const absl::StatusOr<Caller> caller = Caller::Create(communicator_);
+    const absl::StatusOr<Caller> caller = Caller::Create(communicator_, CallOwner::Kind::kBucket);
     if (!caller.ok()) return caller.status();
     buckets_.push_back({.caller = *caller});
   }

@@ -6,36 +6,29 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "base/call_owner.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
 
-// What a call is for: the last digit of CallOptions::owner. Users know these digits (docs/errors.md).
-enum class Purpose : std::uint8_t {
-  kStep = 0,       // the exchange of a step, or a round in the background
-  kOverflow = 1,   // AgreeOnOverflow
-  kLossScale = 2,  // SetLossScale
-  kFlush = 3,      // Flush
-  kState = 4,      // BroadcastState, CheckState, LoadState, Agree
-  kUser = 5,       // a call that a user of the synchronizer makes with OwnCall
-};
-
-// The number of one caller. A value; const calls are thread-safe.
+// A synchronizer, a BucketExchange or one bucket of the latter, as the maker of calls. A value; const calls are
+// thread-safe.
 class Caller {
  public:
   // Gives the caller a number that is equal on all ranks of `communicator` and larger than that of every caller that
-  // any of these ranks made before. Collective.
-  static absl::StatusOr<Caller> Create(Communicator& communicator);
+  // any of these ranks made before. Collective. ResourceExhausted where there are no more numbers.
+  static absl::StatusOr<Caller> Create(Communicator& communicator, CallOwner::Kind kind);
 
-  // The number, from 1 on: the decimal digits of CallOptions::owner in front of the last one.
+  // From 1 on.
   std::uint32_t number() const { return number_; }
   // `options` with owner and round, and, except for kUser and kFlush, with the selector's choice of a schedule. `round`
   // is counted from 1 by all ranks alike; 0 where ranks may count differently.
   CallOptions Sign(Purpose purpose, std::uint64_t round, CallOptions options) const;
 
  private:
-  explicit Caller(std::uint32_t number) : number_(number) {}
+  Caller(CallOwner::Kind kind, std::uint32_t number) : kind_(kind), number_(number) {}
 
+  CallOwner::Kind kind_;
   std::uint32_t number_;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/call_owner.h"
 #include "base/exactly.h"
 #include "sync/loss_scale.h"
 #include "tutti/algorithm.h"
@@ -285,8 +286,7 @@ Work GradientExchange::AgreeOnUsed(absl::Span<const int> missing) {
 }
 
 absl::Status GradientExchange::CancelBackward() {
-  constexpr std::uint64_t kGivenUp = 1'000'000'000;
-  if (has_launched()) context_.round += kGivenUp;
+  if (has_launched()) context_.round += kRepeatedRound;
   absl::Status status;
   SyncStatistics unused;
   for (int b = 0; has_launched() && b < ready_.launched(); ++b) {

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
     return status;
   }
   const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
-  const absl::StatusOr<Caller> caller = Caller::Create(communicator);
+  const absl::StatusOr<Caller> caller = Caller::Create(communicator, CallOwner::Kind::kSynchronizer);
   if (!caller.ok()) return caller.status();
   std::vector<Rank> participants =
       ParticipantsOf(*strategy, communicator.size(), communicator.plan_options(options.memory));

@@ -51,7 +51,7 @@ bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
 // A model of one weight.
 struct SmallModel {
   explicit SmallModel(Communicator& world)
-      : caller(*Caller::Create(world)), communicator(*world.Split(0, world.rank())) {
+      : caller(*Caller::Create(world, CallOwner::Kind::kSynchronizer)), communicator(*world.Split(0, world.rank())) {
     weights = *WeightBuckets::Create(*communicator, *memory, *ParseStrategy("async"), parameters,
                                      LayOutBuckets(parameters, 1 << 20, 1 << 20));
   }

@@ -40,10 +40,11 @@ absl::Status Step(Synchronizer& synchronizer) {
   return synchronizer.AfterStep();
 }
 
-// Expects that `status` is the error of calls that do not match, and names both callers.
-void ExpectMismatch(const absl::Status& status, const std::string& one, const std::string& other) {
+// Expects that `status` is the error of calls that do not match, names both callers, and says what is wrong.
+void ExpectMismatch(const absl::Status& status, const std::string& one, const std::string& other,
+                    const std::string& wrong) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(one), HasSubstr(other)));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(one), HasSubstr(other), HasSubstr(wrong)));
 }
 
 TEST(Caller, NumbersAreEqualOnAllRanksAndNeverGivenTwice) {
@@ -71,8 +72,9 @@ TEST(Caller, TwinsDoNotSwapTheirGradients) {
       ASSERT_EQ(Backward(*second), absl::OkStatus());
     }
     const absl::Status status = Backward(world.rank() == 0 ? *first : *second);
-    ExpectMismatch(status, absl::StrCat("owner ", first->number(), "0 in round 4"),
-                   absl::StrCat("owner ", second->number(), "0 in round 4"));
+    ExpectMismatch(status, absl::StrCat("for the exchange of synchronizer ", first->number(), ", round 4"),
+                   absl::StrCat("for the exchange of synchronizer ", second->number(), ", round 4"),
+                   "the ranks train their models in different orders: give each model a communicator of its own");
   });
 }
 
@@ -86,7 +88,7 @@ TEST(Caller, StepsAreNotMixedByARankThatLeavesOutABackward) {
     if (world.rank() == 1) {
       ASSERT_EQ(Step(*synchronizer), absl::OkStatus());
     }
-    ExpectMismatch(Backward(*synchronizer), "round 4", "round 5");
+    ExpectMismatch(Backward(*synchronizer), "round 4", "round 5", "one rank has left out a backward()");
   });
 }
 
@@ -123,18 +125,24 @@ TEST(Caller, AStateBringsRanksTogetherAgain) {
 }
 
 TEST(Caller, CallsOfOneKindDoNotMeetThoseOfAnother) {
-  using Act = std::function<absl::Status(Synchronizer&)>;
-  const Act backward = [](Synchronizer& synchronizer) { return Backward(synchronizer); };
-  const Act check = [](Synchronizer& synchronizer) { return synchronizer.CheckState({}); };
-  const Act overflow = [](Synchronizer& synchronizer) { return synchronizer.AgreeOnOverflow(false).status(); };
-  const Act scale = [](Synchronizer& synchronizer) { return synchronizer.SetLossScale(2); };
+  struct Kind {
+    std::string name;
+    std::function<absl::Status(Synchronizer&)> act;
+  };
+  const Kind backward = {"the exchange", [](Synchronizer& synchronizer) { return Backward(synchronizer); }};
+  const Kind check = {"BroadcastState, CheckState, LoadState or Agree",
+                      [](Synchronizer& synchronizer) { return synchronizer.CheckState({}); }};
+  const Kind overflow = {"AgreeOnOverflow",
+                         [](Synchronizer& synchronizer) { return synchronizer.AgreeOnOverflow(false).status(); }};
+  const Kind scale = {"SetLossScale", [](Synchronizer& synchronizer) { return synchronizer.SetLossScale(2); }};
   for (const auto& [one, other] :
        {std::pair(backward, check), std::pair(check, overflow), std::pair(overflow, scale), std::pair(scale, check)}) {
     RunWorld(2, [&one = one, &other = other](Communicator& world) {
       const std::unique_ptr<Synchronizer> synchronizer = Make(world);
-      const absl::Status status = (world.rank() == 0 ? one : other)(*synchronizer);
-      ExpectMismatch(status, absl::StrCat("owner ", synchronizer->number()),
-                     absl::StrCat("owner ", synchronizer->number()));
+      const absl::Status status = (world.rank() == 0 ? one : other).act(*synchronizer);
+      const std::string of_synchronizer = absl::StrCat(" of synchronizer ", synchronizer->number());
+      ExpectMismatch(status, one.name + of_synchronizer, other.name + of_synchronizer,
+                     "unequal numbers of steps, or other calls between the steps");
     });
   }
 }
@@ -149,8 +157,8 @@ TEST(Caller, UsersSignTheirOwnCalls) {
     };
     EXPECT_EQ(add(*first), absl::OkStatus());
     EXPECT_EQ(sum, 2);
-    ExpectMismatch(add(world.rank() == 0 ? *first : *second), absl::StrCat("owner ", first->number(), "5"),
-                   absl::StrCat("owner ", second->number(), "5"));
+    ExpectMismatch(add(world.rank() == 0 ? *first : *second), absl::StrCat("OwnCall of synchronizer ", first->number()),
+                   absl::StrCat("OwnCall of synchronizer ", second->number()), "in different orders");
   });
 }
 

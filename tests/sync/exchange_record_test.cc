@@ -64,7 +64,7 @@ void WithExchange(Communicator& world, const Algorithm& algorithm, Use use) {
   const Strategy strategy{.algorithm = &algorithm, .options = {}};
   SyncContext context{.communicator = world,
                       .memory = *BucketMemory::Create(world, MemoryKind::kHost),
-                      .caller = *Caller::Create(world),
+                      .caller = *Caller::Create(world, CallOwner::Kind::kSynchronizer),
                       .parameters = parameters,
                       .strategy = strategy,
                       .participants = ParticipantsOf(strategy, world.size(), world.plan_options())};

@@ -31,7 +31,7 @@ void TrainAndExpectAverages(Communicator& world) {
   const Layout layout = LayOutBuckets(parameters, 1 << 20, 1 << 20);
   SyncContext context{.communicator = world,
                       .memory = *BucketMemory::Create(world, MemoryKind::kHost),
-                      .caller = *Caller::Create(world),
+                      .caller = *Caller::Create(world, CallOwner::Kind::kSynchronizer),
                       .parameters = parameters,
                       .strategy = StrategyOfThePage(),
                       .participants = ParticipantsOf(StrategyOfThePage(), world.size(), world.plan_options())};
