@@ -100,7 +100,7 @@ class PlanCache {
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
     const std::int64_t bytes = BytesOf(*program);
     plan_bytes_ += bytes;
-    if (plan_bytes_ > most_plan_bytes_) MoveUsedToFront();
+    if (plan_bytes_ > most_plan_bytes_) MoveUsedForward();
     while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
       plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
@@ -150,18 +150,20 @@ class PlanCache {
   }
 
   // Calls that are taken out of their place leave their pools where these are in the list; so this happens before the
-  // last pools of the list lose what they have.
-  void MoveUsedToFront() TUTTI_REQUIRES(mutex_) {
-    for (auto it = pools_.begin(); it != pools_.end();) {
+  // last pools of the list lose what they have. The first pool stays the first one: it is the one of the call that is
+  // made now.
+  void MoveUsedForward() TUTTI_REQUIRES(mutex_) {
+    if (pools_.empty()) return;
+    for (auto it = std::next(pools_.begin()); it != pools_.end();) {
       const auto here = it++;
       if (!here->pool->was_used()) continue;
       here->pool->ForgetUse();
-      pools_.splice(pools_.begin(), pools_, here);
+      pools_.splice(std::next(pools_.begin()), pools_, here);
     }
   }
 
   void Trim(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
-    MoveUsedToFront();
+    MoveUsedForward();
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
       if (idle_->bytes() <= most_idle_bytes_) return;
       it->pool->GiveIdle(unused);

@@ -89,62 +89,72 @@ struct Call {
   Work work;
 };
 
-class RandomCallsTest : public ::testing::TestWithParam<std::string> {};
+class RandomCallsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void Run(int size, const WorldOptions& options);
+};
 
 TEST_P(RandomCallsTest, HaveTheResultsOfTheirOwnArguments) {
+  for (const int size : {2, 3}) Run(size, {.transport = GetParam()});
+}
+
+// So little memory that calls which are kept for their next use lose their memory, the scratch of messages, to others.
+TEST_P(RandomCallsTest, InLittleMemoryHaveTheResultsOfTheirOwnArguments) {
+  for (const int size : {2, 3}) Run(size, {.transport = GetParam(), .region_bytes = 8 << 20, .ranks_per_node = 1});
+}
+
+void RandomCallsTest::Run(int size, const WorldOptions& options) {
   constexpr int kShapes = Repetitions(400);
-  for (const int size : {2, 3}) {
-    RunWorld(size, {.transport = GetParam()}, [&](Communicator& comm) {
-      std::mt19937 all(static_cast<unsigned>(size));                // equal on all ranks
-      std::mt19937 mine(static_cast<unsigned>(100 + comm.rank()));  // of this rank
-      std::deque<Memory> memories;                                  // of the calls of one shape
-      int number = 0;
-      for (int shape = 0; shape < kShapes; ++shape) {
-        CollectiveSpec spec{.collective = kCollectives[all() % std::size(kCollectives)]};
-        const std::uint64_t magnitude = all() % 17;
-        spec.count = static_cast<std::int64_t>(all() % (std::uint64_t{1} << magnitude));
-        if (HasRoot(spec.collective)) spec.root = static_cast<Rank>(all() % static_cast<unsigned>(size));
-        const bool all_in_place = all() % 2 == 0;
-        const int at_once = 1 + static_cast<int>(all() % 3);
-        const int repetitions = static_cast<int>(all() % 6);
-        const std::int64_t in_count = InputCount(spec, comm.rank(), size);
-        const std::int64_t out_count = OutputCount(spec, comm.rank(), size);
-        memories.clear();
-        for (int i = 0; i < at_once; ++i) {
-          memories.emplace_back(comm, std::max(in_count, out_count), mine() % 2 == 0, mine() % 3 == 0 ? mine() % 9 : 0);
+  RunWorld(size, options, [&](Communicator& comm) {
+    std::mt19937 all(static_cast<unsigned>(size));                // equal on all ranks
+    std::mt19937 mine(static_cast<unsigned>(100 + comm.rank()));  // of this rank
+    std::deque<Memory> memories;                                  // of the calls of one shape
+    int number = 0;
+    for (int shape = 0; shape < kShapes; ++shape) {
+      CollectiveSpec spec{.collective = kCollectives[all() % std::size(kCollectives)]};
+      const std::uint64_t magnitude = all() % 17;
+      spec.count = static_cast<std::int64_t>(all() % (std::uint64_t{1} << magnitude));
+      if (HasRoot(spec.collective)) spec.root = static_cast<Rank>(all() % static_cast<unsigned>(size));
+      const bool all_in_place = all() % 2 == 0;
+      const int at_once = 1 + static_cast<int>(all() % 3);
+      const int repetitions = static_cast<int>(all() % 6);
+      const std::int64_t in_count = InputCount(spec, comm.rank(), size);
+      const std::int64_t out_count = OutputCount(spec, comm.rank(), size);
+      memories.clear();
+      for (int i = 0; i < at_once; ++i) {
+        memories.emplace_back(comm, std::max(in_count, out_count), mine() % 2 == 0, mine() % 3 == 0 ? mine() % 9 : 0);
+      }
+      for (int repetition = 0; repetition <= repetitions; ++repetition) {
+        std::vector<Call> calls;
+        for (Memory& memory : memories) {
+          bool in_place = HasRoot(spec.collective) ? mine() % 2 == 0 : all_in_place;
+          in_place &= spec.collective != Collective::kAllToAll && in_count > 0 && out_count > 0;
+          float* in = memory.first();
+          float* out = memory.second();
+          if (in_place && in_count <= out_count) in = out + (in_count < out_count ? comm.rank() * in_count : 0);
+          if (in_place && in_count > out_count) out = in + comm.rank() * out_count;
+          for (std::int64_t i = 0; i < in_count; ++i) in[i] = InputAt(number, comm.rank(), i);
+          calls.push_back({.spec = spec,
+                           .number = number++,
+                           .out = out,
+                           .out_count = out_count,
+                           .out_within_in = in_place && in_count > out_count,
+                           .work = comm.Call(spec, in, out, {.caller_drives = mine() % 2 == 0})});
         }
-        for (int repetition = 0; repetition <= repetitions; ++repetition) {
-          std::vector<Call> calls;
-          for (Memory& memory : memories) {
-            bool in_place = HasRoot(spec.collective) ? mine() % 2 == 0 : all_in_place;
-            in_place &= spec.collective != Collective::kAllToAll && in_count > 0 && out_count > 0;
-            float* in = memory.first();
-            float* out = memory.second();
-            if (in_place && in_count <= out_count) in = out + (in_count < out_count ? comm.rank() * in_count : 0);
-            if (in_place && in_count > out_count) out = in + comm.rank() * out_count;
-            for (std::int64_t i = 0; i < in_count; ++i) in[i] = InputAt(number, comm.rank(), i);
-            calls.push_back({.spec = spec,
-                             .number = number++,
-                             .out = out,
-                             .out_count = out_count,
-                             .out_within_in = in_place && in_count > out_count,
-                             .work = comm.Call(spec, in, out, {.caller_drives = mine() % 2 == 0})});
-          }
-          for (Call& call : calls) {
-            ASSERT_EQ(call.work.Wait(), absl::OkStatus()) << ToString(call.spec);
-            const auto expected = [&, rank = comm.rank()](std::int64_t i) {
-              return OutputAt(call.spec, call.number, rank, size, i);
-            };
-            ASSERT_EQ(kernels::FirstDifference(absl::MakeConstSpan(call.out, call.out_count), expected), "")
-                << ToString(call.spec) << " in call " << call.number;
-            if (call.out_within_in) continue;
-            ASSERT_EQ(call.out[-1], kUntouched) << ToString(call.spec);
-            ASSERT_EQ(call.out[call.out_count], kUntouched) << ToString(call.spec);
-          }
+        for (Call& call : calls) {
+          ASSERT_EQ(call.work.Wait(), absl::OkStatus()) << ToString(call.spec);
+          const auto expected = [&, rank = comm.rank()](std::int64_t i) {
+            return OutputAt(call.spec, call.number, rank, size, i);
+          };
+          ASSERT_EQ(kernels::FirstDifference(absl::MakeConstSpan(call.out, call.out_count), expected), "")
+              << ToString(call.spec) << " in call " << call.number;
+          if (call.out_within_in) continue;
+          ASSERT_EQ(call.out[-1], kUntouched) << ToString(call.spec);
+          ASSERT_EQ(call.out[call.out_count], kUntouched) << ToString(call.spec);
         }
       }
-    });
-  }
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomCallsTest, ::testing::ValuesIn(WorldTransports()),

@@ -20,13 +20,16 @@ CallKey KeyOf(std::int64_t count) { return {.spec = {.collective = Collective::k
 class PlanCacheTest : public ::testing::Test {
  protected:
   void Insert(std::int64_t count) { cache_.Insert(KeyOf(count), SomeProgram(), *world_.ranks[0].channel); }
+  std::shared_ptr<CallPool> InsertWithSpec(PlanCache& cache, std::int64_t count) {
+    auto program = std::make_shared<Program>(*SomeProgram());
+    program->plan.spec = KeyOf(count).spec;
+    return cache.Insert(KeyOf(count), std::move(program), *world_.ranks[0].channel);
+  }
   bool Has(std::int64_t count) { return cache_.Find(KeyOf(count)) != nullptr; }
 
   // Inserts a plan of the spec of its key, and leaves a call of the plan idle, which is returned.
   Call* InsertWithIdleCall(std::int64_t count) {
-    auto program = std::make_shared<Program>(*SomeProgram());
-    program->plan.spec = KeyOf(count).spec;
-    Call* const call = cache_.Insert(KeyOf(count), std::move(program), *world_.ranks[0].channel)->Take();
+    Call* const call = InsertWithSpec(cache_, count)->Take();
     call->Release();
     return call;
   }
@@ -102,6 +105,30 @@ TEST_F(PlanCacheTest, ACallThatIsTakenFromItsPlaceKeepsItsPlan) {
   InsertWithIdleCall(3);
   EXPECT_TRUE(Has(0));
   EXPECT_FALSE(Has(1));
+}
+
+// Plans that were used since calls went last come forward in the list of plans, but not before the plan that is asked
+// for.
+TEST_F(PlanCacheTest, IdleCallsThatGoLeaveThePlanThatIsAskedForTheFirstOne) {
+  PlanCache cache(3 * one_, /*most_idle_bytes=*/-1);  // all idle calls go each time, but for those of the first plan
+  InsertWithSpec(cache, 0)->NoteUse();
+  const std::shared_ptr<CallPool> pool = InsertWithSpec(cache, 1);
+  EXPECT_EQ(pool->spec(), KeyOf(1).spec);
+
+  pool->Take()->Release();
+  cache.Find(KeyOf(0))->NoteUse();
+  Call* call = cache.TakeIdle(KeyOf(1));
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(call->program().plan.spec, KeyOf(1).spec);
+  ASSERT_TRUE(CallPool::PutAway(call));  // to the list of its pool
+
+  cache.Find(KeyOf(0))->NoteUse();
+  EXPECT_EQ(cache.Find(KeyOf(1)), pool);
+  const auto in_list = [](const CallPool& /*pool*/, const Call* placed) { return placed == nullptr; };
+  call = cache.TakeIdleAgain(KeyOf(1).spec, nullptr, /*on_device=*/false, in_list);
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(call->program().plan.spec, KeyOf(1).spec);
+  call->Release();
 }
 
 }  // namespace
