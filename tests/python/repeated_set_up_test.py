@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import pathlib
 import threading
 import time
 
@@ -60,6 +61,33 @@ def live_again(rank, path):
 
 def test_a_job_begins_anew_after_a_failed_set_up(tmp_path):
     run_ranks(2, live_again, str(tmp_path / "store"))
+
+
+def live_again_after_a_deadline(rank, path):
+    """Rank 0 has given up a set-up, to which rank 1 did not come, and begins the next one later than rank 1."""
+    dist.destroy_process_group()
+    store = dist.FileStore(path, 2)
+    gave_up = pathlib.Path(path + ".gave_up")
+    init = functools.partial(dist.init_process_group, "tutti", store=store, rank=rank, world_size=2)
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="missing ranks: 1"):
+            init(timeout=datetime.timedelta(seconds=1))
+        gave_up.touch()
+        time.sleep(2)
+    else:
+        while not gave_up.exists():
+            time.sleep(0.01)
+        with pytest.raises(dist.DistBackendError, match="rank 0 has not begun anew to make the group since an attempt "
+                                                        "failed: exchange '.*' of 2 ranks: missing ranks: 1"):
+            init(timeout=datetime.timedelta(milliseconds=300))
+    init(timeout=datetime.timedelta(seconds=60))
+    dist.all_reduce(tensor := torch.ones(3))
+    assert tensor.tolist() == [2] * 3
+    dist.destroy_process_group()
+
+
+def test_what_a_rank_that_gave_up_has_left_ends_no_later_set_up(tmp_path):
+    run_ranks(2, live_again_after_a_deadline, str(tmp_path / "store"))
 
 
 def shrink(rank, path):

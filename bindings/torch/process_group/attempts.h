@@ -25,9 +25,14 @@ class Attempts {
   Attempts(const c10::intrusive_ptr<::c10d::Store>& store, Rank rank, int size);
 
   // The name of the attempt in which this rank is to take part next: on rank 0 a new one, on others the newest one that
-  // rank 0 has begun, for which they wait if they have taken part in it already, in this life or in an earlier one.
+  // rank 0 has begun. If they have taken part in that one already, in this life or in an earlier one, or a rank has
+  // given it up, they wait for another one; after five seconds a line on stderr says why it was given up.
   // DeadlineExceeded when there is none until `end`, Cancelled when a handler of Python's signals raises.
   absl::StatusOr<std::string> Next(WaitClock::time_point end);
+
+  // Tells the ranks that have not taken part in `attempt` yet to wait for the next one: this rank has failed in it,
+  // with the error `why`.
+  void GiveUp(const std::string& attempt, const absl::Status& why);
 
   // Aborted when rank 0 has begun another attempt since `attempt`, for which nobody waits then.
   absl::Status CheckIsNewest(const std::string& attempt) const;

@@ -127,6 +127,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> ConnectAtNewestAttempt(ProcessGrou
                        absl::IsAborted(look->attempts.CheckIsNewest(*attempt));
     if (again) continue;
     look->connecting.store(false);
+    if (!world.ok()) look->attempts.GiveUp(*attempt, world.status());
     return world;
   }
 }
