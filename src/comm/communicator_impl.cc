@@ -497,6 +497,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
                                                    const PlanBuffers& buffers) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
   const int size = channel->size();
+  const std::string name = strategy.ToString();
   const auto plan_of = [&](Rank rank, const PlanOptions& options) -> absl::StatusOr<Plan> {
     absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);
     // Ranks with two plans must not take a call of another strategy for theirs.
@@ -504,7 +505,6 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
     return plan;
   };
   const auto verify = [&](const Plan& plan, const PlanOptions& options) {
-    const std::string name = strategy.ToString();
     const std::string maker = absl::StrCat(name, options.private_buffers ? " of private buffers" : "");
     const PlanVerifier::Kind kind = {.maker = maker,
                                      .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
@@ -525,13 +525,13 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   if (absl::Status status = verify(*plan, options_here); !status.ok()) return status;
   if (*on_device) {
     return BindOnDevice(
-        *std::move(plan), [&](Rank rank) { return plan_of(rank, device_options); }, buffers);
+        *std::move(plan), [&](Rank rank) { return plan_of(rank, device_options); }, buffers, name);
   }
   const auto bind_alone = [&]() -> absl::StatusOr<BoundPlan> {
     const absl::StatusOr<bool> shares_only_scratch =
         SharesOnlyScratch(*plan, [&](Rank rank) { return plan_of(rank, plan_options); });
     if (!shares_only_scratch.ok()) return shares_only_scratch.status();
-    return BindVerified(Compile(*std::move(plan), *shares_only_scratch), buffers);
+    return BindVerified(Compile(*std::move(plan), *shares_only_scratch, name), buffers);
   };
   // Between nodes, messages are sent straight from the callers' buffers.
   if (!plan->maps_peers() || !plan_options.one_node()) return bind_alone();
@@ -553,7 +553,8 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
     if (rank == channel->rank()) beginning = shared;
   }
   if (absl::Status status = verify(*other, for_private); !status.ok()) return status;
-  return BindVerified(Compile(*std::move(plan), *std::move(other), beginning), buffers);
+  return BindVerified(Compile(*std::move(plan), *std::move(other), beginning, /*reads_processes=*/false, name),
+                      buffers);
 }
 
 absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffers& buffers) const {

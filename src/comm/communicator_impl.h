@@ -125,14 +125,16 @@ class Communicator::Impl {
   // The program of a call on the memory of a GPU, verified.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramOnDevice(const CollectiveSpec& spec, const Schedule* wanted);
   // The program of `plan`, which is verified; `plan_of` makes the plans of all ranks.
-  absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of);
+  absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of,
+                                                                 absl::string_view maker = "");
   // Unimplemented where `plan` has native steps and calls on GPUs are staged.
   absl::Status CheckNativeSteps(const Plan& plan) const;
   // Makes the native transports of the groups that native steps of this rank name, unless an earlier plan has named
   // them. Waits for the other ranks of each group, which come with plans that name it, too. An error ends the
   // communicator. `plans` are those of all ranks. Defined in native_groups.cc.
   absl::Status MakeNativeGroups(absl::Span<const Plan> plans);
-  absl::StatusOr<BoundPlan> BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers);
+  absl::StatusOr<BoundPlan> BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers,
+                                         absl::string_view maker = "");
   // The program that a call runs, verified. Where `wanted` is null, the program may have a second program for buffers
   // that peers cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;

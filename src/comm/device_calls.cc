@@ -92,7 +92,8 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevi
                          [&](Rank rank) { return BuildPlan(**schedule, spec, rank, channel->size(), device_options); });
 }
 
-absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan, PlanOfRank plan_of) {
+absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan, PlanOfRank plan_of,
+                                                                                   absl::string_view maker) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < channel->size(); ++rank) {
     absl::StatusOr<Plan> one = plan_of(rank);
@@ -103,7 +104,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevi
   if (!orders.ok()) return orders.status();
   if (absl::Status status = CheckNativeSteps(plan); !status.ok()) return status;
   if (absl::Status made = MakeNativeGroups(plans); !made.ok()) return made;
-  return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]));
+  return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]), maker);
 }
 
 absl::Status Communicator::Impl::CheckNativeSteps(const Plan& plan) const {
@@ -115,8 +116,9 @@ absl::Status Communicator::Impl::CheckNativeSteps(const Plan& plan) const {
       ToText(plan, *native), ") needs NCCL, and calls on GPUs are staged here (", runtime->gpu_transport.reason, ")"));
 }
 
-absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers) {
-  absl::StatusOr<std::shared_ptr<const Program>> program = CompileOnDevice(std::move(plan), plan_of);
+absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers,
+                                                           absl::string_view maker) {
+  absl::StatusOr<std::shared_ptr<const Program>> program = CompileOnDevice(std::move(plan), plan_of, maker);
   if (!program.ok()) return program.status();
   return BindVerified(*std::move(program), buffers);
 }

@@ -33,9 +33,9 @@ std::string NameOf(const Plan& plan) {
 constexpr std::uint64_t kHashMask = 0x7fffff;
 
 // FNV-1a: the same on every rank, whatever its standard library.
-std::uint64_t HashName(const Plan& plan, absl::string_view purpose = "") {
+std::uint64_t HashName(const Plan& plan, absl::string_view maker, absl::string_view purpose = "") {
   std::uint64_t hash = 14695981039346656037u;
-  for (const char c : absl::StrCat(NameOf(plan), purpose))
+  for (const char c : absl::StrCat(NameOf(plan), maker, purpose))
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return (hash ^ (hash >> 24) ^ (hash >> 48)) & kHashMask;
 }
@@ -148,7 +148,7 @@ Instruction Translate(const Plan& plan, const Step& step) {
   return i;
 }
 
-std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
+std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch, absl::string_view maker) {
   auto program = std::make_shared<Program>();
   program->plan = std::move(source);
   const Plan& plan = program->plan;
@@ -224,8 +224,8 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
       program->successors[before.first_successor + before.num_successors++] = id;
     }
   }
-  program->signature =
-      Pack({plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan)});
+  program->signature = Pack(
+      {plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan, maker)});
   return program;
 }
 
@@ -238,14 +238,14 @@ bool ReadsBuffer(const Program& program, const Instruction& instruction) {
 
 }  // namespace
 
-std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
-  return CompileOne(std::move(plan), shares_only_scratch);
+std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch, absl::string_view maker) {
+  return CompileOne(std::move(plan), shares_only_scratch, maker);
 }
 
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning,
-                                       bool reads_processes) {
-  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
-  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), !reads_processes);
+                                       bool reads_processes, absl::string_view maker) {
+  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false, maker);
+  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), !reads_processes, maker);
   other->reads_processes = reads_processes;
   for (Instruction& instruction : other->instructions) {
     instruction.reads_process = reads_processes && instruction.touches_peer && ReadsBuffer(*other, instruction);
@@ -254,7 +254,7 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, Step
   program->is_short &= other->is_short;
   // The signature covers both plans, because a call of a rank that has only one of them could not meet the others'
   // call.
-  program->signature ^= HashName(other->plan, " for private buffers") << 40;
+  program->signature ^= HashName(other->plan, maker, " for private buffers") << 40;
   // The numbers of messages are taken before it is known which program runs.
   program->messages = other->messages;
   program->has_short_scratch = false;  // the other program may need more
@@ -263,8 +263,8 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, Step
   return program;
 }
 
-std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order) {
-  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
+std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order, absl::string_view maker) {
+  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false, maker);
   program->stream_order = std::make_shared<const StreamOrder>(std::move(order));
   program->recodes = FindRecodes(*program);
   program->signature |= kDeviceBit;
@@ -322,7 +322,7 @@ std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Ra
   std::string other;
   if ((theirs.signature & 0xff) == (mine.signature & 0xff) && HashIn(theirs.signature) != HashIn(mine.signature)) {
     const bool plain = kind == "schedule" && theirs.owner == 0;
-    other = plain ? " with another schedule" : " with another schedule, algorithm or round of it";
+    other = plain ? " with another schedule" : " with another schedule, algorithm, option or round of it";
   }
   const std::string own = other.empty() ? "" : absl::StrCat(" with ", kind, " ", NameOf(program.plan));
   return absl::StrCat("rank ", peer, " called ", Describe(theirs, other), " where rank ", program.plan.rank, " called ",

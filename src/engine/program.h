@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/recodes.h"
 #include "plan/stream_order.h"
@@ -137,8 +138,8 @@ struct Program {
   // For a StreamExecutor: the order in which the steps are enqueued. Null: the program is for a HostExecutor.
   std::shared_ptr<const StreamOrder> stream_order;
   std::vector<Recode> recodes;  // in the order of the launches
-  // Collective, dtype, op, root, in_place and a hash of the plan's name and round, packed so that a mismatch can be
-  // explained.
+  // Collective, dtype, op, root, in_place and a hash of the plan's name, round and maker, packed so that a mismatch can
+  // be explained.
   std::uint64_t signature = 0;
 
   absl::Span<const Operand> dsts(const Instruction& i) const { return {operands.data() + i.first_operand, i.num_dsts}; }
@@ -148,14 +149,16 @@ struct Program {
 };
 
 // `shares_only_scratch`: no peer touches the buffers of this rank, which cannot be told from the plan of one rank.
-std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
+// `maker`, here and below: what the plan was made by, beyond its name, such as the options of an algorithm; calls of
+// programs of different makers do not match.
+std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false, absl::string_view maker = "");
 // A program of `plan`, in which ranks reach their peers' buffers and send no messages, with
 // Program::for_private_buffers, which may have Program::reads_processes. Both plans are of one call, and all ranks have
 // both; `shared_beginning` is not 0.
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning,
-                                       bool reads_processes = false);
+                                       bool reads_processes = false, absl::string_view maker = "");
 // A program of `plan` for streams; `order` is the plan's.
-std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order);
+std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order, absl::string_view maker = "");
 // A program for streams whose runs are sends and receives that are given to each run; `plan` has no steps.
 std::shared_ptr<const Program> CompileForMessages(Plan plan);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.

@@ -6,10 +6,12 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/harness/world.h"
+#include "tutti/algorithm.h"
 
 namespace tutti {
 namespace {
@@ -123,6 +125,23 @@ std::vector<Case> AllCases() {
     cases.push_back({transport, CommunicatorOptions::Mapping::kNever});
   }
   return cases;
+}
+
+TEST_P(CommunicatorMismatchTest, OfBoundPlansWhoseStrategiesDifferInAnOption) {
+  const auto pairs = {std::pair{"gradient_allreduce:codec=bf16", "gradient_allreduce:codec=fp16"},
+                      {"gradient_allreduce", "gradient_allreduce:codec=bf16"},
+                      {"gradient_allreduce:schedule=ring", "gradient_allreduce:schedule=two_shot"}};
+  for (const auto& [even, odd] : pairs) {
+    ExpectToldToAll(
+        2,
+        [even = even, odd = odd](Communicator& comm) {
+          std::vector<float> gradients(4096, 1);
+          const Strategy strategy = *ParseStrategy(comm.rank() % 2 == 0 ? even : odd);
+          absl::StatusOr<BoundPlan> plan = comm.Bind(strategy, DType::kF32, 4096, 0, {.out = gradients.data()});
+          return plan.ok() ? plan->Start(kInline).Wait() : plan.status();
+        },
+        HasSubstr("with another schedule, algorithm, option or round of it"));
+  }
 }
 
 // Only mapped memory is tested: over messages, unequal counts show in the length of a message that arrives.

@@ -32,7 +32,7 @@ TEST(QAdam, RanksInDifferentPhasesMeetAnErrorAndNoGarbage) {
     const absl::Status status = trainer.Step(1, SomeGradient);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr(" with another schedule, algorithm or round of it where rank "));
+                HasSubstr(" with another schedule, algorithm, option or round of it where rank "));
     EXPECT_EQ(trainer.weights, InitialWeights());
   });
 }
