@@ -4,9 +4,9 @@
 
 namespace tutti {
 
-absl::Status WrongLength(Rank source, std::uint64_t tag, std::int64_t received, std::int64_t expected) {
-  return absl::InvalidArgumentError(absl::StrCat("message from rank ", source, " with wire tag ", tag, " holds ",
-                                                 received, " bytes; the receive expects ", expected));
+absl::Status WrongLength(Rank source, std::int64_t received, std::int64_t expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the message from rank ", source, " holds ", received, " bytes; the receive expects ", expected));
 }
 
 absl::Status Died(Rank rank, absl::string_view evidence) {

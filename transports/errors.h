@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-absl::Status WrongLength(Rank source, std::uint64_t tag, std::int64_t received, std::int64_t expected);
+absl::Status WrongLength(Rank source, std::int64_t received, std::int64_t expected);
 absl::Status Died(Rank rank, absl::string_view evidence);
 absl::Status HasShutDown(Rank rank);
 absl::Status DestroyedWithoutShutdown(Rank rank);

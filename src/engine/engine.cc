@@ -343,10 +343,20 @@ void Engine::ShowAfterMove() {
 }
 
 absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
+  return absl::DeadlineExceededError(absl::StrCat("rank ", options_.rank, " waited ",
+                                                  absl::FormatDuration(TimeoutOf(run)), " ", TextOfWait(run, now_ns)));
+}
+
+std::string Engine::TextOfWait(const Run& run, std::int64_t now_ns) {
   const std::optional<Blocker> blocker = run.FirstBlocker();
-  return absl::DeadlineExceededError(absl::StrCat(
-      "rank ", options_.rank, " waited ", absl::FormatDuration(TimeoutOf(run)), " for ", WhoIsOverdue(run, now_ns),
-      " in ", run.Text(), ", at ", blocker.has_value() ? blocker->Place() : "its end"));
+  return absl::StrCat("for ", WhoIsOverdue(run, now_ns), " in ", run.Text(), ", at ",
+                      blocker.has_value() ? blocker->Place() : "its end");
+}
+
+std::string Engine::TextOfWait(const Call& call, std::int64_t now_ns) {
+  const absl::Span<Run* const> active = executor_->active();
+  const auto run = std::find_if(active.begin(), active.end(), [&](const Run* one) { return &one->call == &call; });
+  return run == active.end() ? "" : TextOfWait(**run, now_ns);
 }
 
 std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {

@@ -220,6 +220,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(seat_);
   // The error of `run`, whose deadline has passed.
   absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  // "for rank 2 in call 3, …, at step 4": for whom `run` waits, and where, for an error.
+  std::string TextOfWait(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  // TextOfWait of the run of `call` that is under way; empty when none is.
+  std::string TextOfWait(const Call& call, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // For whom `run` waits in vain, for an error: "rank 2 (through rank 1, which waits too)".
   std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   absl::Duration TimeoutOf(const Run& run) const;

@@ -68,15 +68,20 @@ const BackoffPolicy& Engine::PolicyOfWaiter() const {
 absl::Status Engine::Wait(const Call& call, Milestone& milestone, std::uint32_t run, std::int64_t end_ns) {
   if (in_forked_child()) return NotInForkedChild(options_.rank);
   const bool background = call.in_background();
+  std::string wait;  // for whom the call waited when the time was over, if this thread drove then
   while (!milestone.passed(run)) {
     const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
     if (left_ns <= 0) {
       WakeThread();  // the call may depend on this thread, which drives no longer
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "rank ", options_.rank, wait.empty() ? ": the call" : absl::StrCat(" waited ", wait, "; the call"),
+          " has not ended in the time given to Wait, and goes on"));
     }
     if (!TryToDrive(background) && !DriveOrSleep(milestone, run, background, absl::Nanoseconds(left_ns))) continue;
     Drive({.milestone = &milestone, .run = run, .program = &call.program(), .end_ns = end_ns}, PolicyOfWaiter());
+    if (end_ns != kNeverNanos && !milestone.passed(run)) {
+      if (const std::int64_t now_ns = options_.now_ns(); now_ns >= end_ns) wait = TextOfWait(call, now_ns);
+    }
     LeaveSeat();
   }
   return absl::OkStatus();

@@ -99,10 +99,11 @@ TEST_P(PointToPointErrors, AMessageOfAnotherLengthNamesBothLengthsTheSenderAndTh
       RunWorld(2, options(), [&](Communicator& comm) {
         std::vector<float> values(600'000);
         if (comm.rank() == 1) return (void)comm.Send(values.data(), lengths.sent, DType::kF32, 0, {.tag = 8}).Wait();
-        EXPECT_THAT(ErrorOf(comm.Recv(values.data(), lengths.received, DType::kF32, from, {.tag = 8})),
-                    AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("rank 0 in call 0, recv:message recv f32"),
-                          HasSubstr("tag=8: message from rank 1"), HasSubstr(absl::StrCat("holds ", 4 * lengths.sent)),
-                          HasSubstr(absl::StrCat("expects ", 4 * lengths.received))));
+        EXPECT_THAT(
+            ErrorOf(comm.Recv(values.data(), lengths.received, DType::kF32, from, {.tag = 8})),
+            AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("rank 0 in call 0, recv:message recv f32"),
+                  HasSubstr("tag=8: the message from rank 1"), HasSubstr(absl::StrCat("holds ", 4 * lengths.sent)),
+                  HasSubstr(absl::StrCat("expects ", 4 * lengths.received))));
       });
     }
   }

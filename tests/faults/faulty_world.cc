@@ -97,8 +97,7 @@ struct Lengths {
   std::int64_t holds = 0, expected = 0;
 };
 std::optional<Lengths> LengthsIn(const absl::Status& status) {
-  static const std::regex kLengths(
-      "message from rank ([0-9]+) with wire tag [0-9]+ holds ([0-9]+) bytes; the receive expects ([0-9]+)");
+  static const std::regex kLengths("message from rank ([0-9]+) holds ([0-9]+) bytes; the receive expects ([0-9]+)");
   std::smatch match;
   const std::string text(status.message());
   if (!absl::IsInvalidArgument(status) || !std::regex_search(text, match, kLengths)) return std::nullopt;

@@ -57,7 +57,7 @@ def messages_that_do_not_match(rank):
     else:
         dist.recv(tensor, 0)
         assert tensor.view(torch.int32).tolist() == [1] * 4
-        with pytest.raises(ValueError, match="message from rank 0 .* holds 12 bytes; the receive expects 16"):
+        with pytest.raises(ValueError, match="message from rank 0 holds 12 bytes; the receive expects 16"):
             dist.recv(tensor, 0)
     with pytest.raises(ValueError, match="holds 12 bytes; the receive expects 16"):
         dist.all_reduce(torch.ones(1))

@@ -119,7 +119,7 @@ void InprocTransport::Receive(Message* message, const PostedRecv& recv) {
     if (recv.bytes > 0) std::memcpy(recv.data, message->data, static_cast<std::size_t>(recv.bytes));
     ended_.End(recv.completion, absl::OkStatus());
   } else {
-    ended_.End(recv.completion, WrongLength(message->source, message->tag, message->bytes, recv.bytes));
+    ended_.End(recv.completion, WrongLength(message->source, message->bytes, recv.bytes));
   }
   message->sender->ReportEnd(message, absl::OkStatus());
 }

@@ -59,7 +59,7 @@ absl::Status UcxTransport::ErrorOfAnnounced(const Operation& operation, std::int
   if (health_.lost(operation.peer)) return health_.cause(operation.peer);
   if (operation.discarded) return HasBeenDiscarded(operation.peer, GroupOf(operation.tag));
   if (!malformed.ok()) return malformed;
-  if (bytes != operation.bytes) return WrongLength(operation.peer, operation.tag, bytes, operation.bytes);
+  if (bytes != operation.bytes) return WrongLength(operation.peer, bytes, operation.bytes);
   return absl::OkStatus();
 }
 

@@ -186,8 +186,7 @@ void UcxTransport::RecvEnded(Operation* operation, const EndedInline& how) {
     return ended_.End(ended.completion, absl::OkStatus());
   }
   if (arrived) {
-    return ended_.End(ended.completion,
-                      WrongLength(ended.peer, ended.tag, static_cast<std::int64_t>(received), ended.bytes));
+    return ended_.End(ended.completion, WrongLength(ended.peer, static_cast<std::int64_t>(received), ended.bytes));
   }
   Failed(ended.completion, ended.peer, status, /*announced=*/false);
 }

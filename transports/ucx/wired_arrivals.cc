@@ -31,7 +31,7 @@ std::byte* UcxTransport::BeginFrame(Rank peer, const ShortHeader& header) {
     if (expected_.Oldest(key) != nullptr) {
       Operation& receive = operations_[expected_.Take(key)];
       if (receive.bytes != header.bytes) {
-        Finish(receive, WrongLength(peer, header.tag, header.bytes, receive.bytes));
+        Finish(receive, WrongLength(peer, header.bytes, receive.bytes));
         return nullptr;
       }
       arriving.receive = receive.number;
@@ -77,7 +77,7 @@ void UcxTransport::Meet(Operation& receive, Arrival arrival) {
   }
   absl::Status result;
   if (!fits) {
-    result = WrongLength(receive.peer, receive.tag, arrival.bytes, receive.bytes);
+    result = WrongLength(receive.peer, arrival.bytes, receive.bytes);
   } else if (arrival.bytes > 0) {
     std::memcpy(receive.data, arrival.early.get(), static_cast<std::size_t>(arrival.bytes));
   }
