@@ -497,30 +497,30 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
                                                    const PlanBuffers& buffers) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
   const int size = channel->size();
-  const std::string name = strategy.ToString();
   const auto plan_of = [&](Rank rank, const PlanOptions& options) -> absl::StatusOr<Plan> {
     absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);
     // Ranks with two plans must not take a call of another strategy for theirs.
     if (plan.ok() && options.private_buffers) absl::StrAppend(&plan->name, " of private buffers");
     return plan;
   };
-  const auto verify = [&](const Plan& plan, const PlanOptions& options) {
-    const std::string maker = absl::StrCat(name, options.private_buffers ? " of private buffers" : "");
-    const PlanVerifier::Kind kind = {.maker = maker,
-                                     .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
-                                                          " round=", round, " on ", size, " ranks ", KeyOf(options))};
-    const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
-    absl::Status verified = PlanVerifier::OfProcess().Check(kind, plan, plan_of_rank, kinds_made_);
-    // The name of a plan is that of the algorithm alone.
-    return absl::IsFailedPrecondition(verified)
-               ? absl::FailedPreconditionError(absl::StrCat("strategy ", name, ": ", verified.message()))
-               : verified;
-  };
   const absl::StatusOr<bool> on_device = AreOnDevice({buffers.in, buffers.out, buffers.state});
   if (!on_device.ok()) return on_device.status();
   const PlanOptions& options_here = *on_device ? device_options : plan_options;
   absl::StatusOr<Plan> plan = plan_of(channel->rank(), options_here);
   if (!plan.ok()) return plan.status();
+  const std::string name = strategy.ToString();
+  const auto verify = [&](const Plan& one, const PlanOptions& options) {
+    const std::string maker = absl::StrCat(name, options.private_buffers ? " of private buffers" : "");
+    const PlanVerifier::Kind kind = {.maker = maker,
+                                     .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
+                                                          " round=", round, " on ", size, " ranks ", KeyOf(options))};
+    const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
+    absl::Status verified = PlanVerifier::OfProcess().Check(kind, one, plan_of_rank, kinds_made_);
+    // The name of a plan is that of the algorithm alone.
+    return absl::IsFailedPrecondition(verified)
+               ? absl::FailedPreconditionError(absl::StrCat("strategy ", name, ": ", verified.message()))
+               : verified;
+  };
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = verify(*plan, options_here); !status.ok()) return status;
   if (*on_device) {
