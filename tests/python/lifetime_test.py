@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -224,7 +225,9 @@ def a_wait_with_a_timeout(rank):
     if rank == 0:
         work = dist.all_reduce(tensor := torch.ones(3), async_op=True)
         error = error_of(lambda: work.wait(timedelta(milliseconds=50)))
-        assert "the timeout of the wait has passed: rank 0: the call has not ended" in str(error), error
+        # The engine's thread may have driven when the time was over; then the text does not say for whom the call waits.
+        waited = "the timeout of the wait has passed: rank 0( waited for rank 1 in .*;|:) the call has not ended"
+        assert re.search(waited, str(error)), error
         assert "has ended the call" not in str(error), "the call goes on"
         dist.send(torch.zeros(1), 1, tag=5)
         work.wait()
