@@ -46,7 +46,7 @@ struct Signature {
   ReduceOp op;
   Rank root;
   bool in_place;       // decides in which space peers find this rank's input
-  std::uint64_t plan;  // hash of the plan's name and round
+  std::uint64_t plan;  // hash of the plan's name, round and maker
 };
 
 std::uint64_t Pack(const Signature& call) {
