@@ -1,4 +1,4 @@
-// Who makes a call, and what for: how a synchronizer signs its calls, and how errors about calls tell it.
+// The owner of a call: a synchronizer signs its calls with who makes them and what for, and errors about calls say it.
 #ifndef TUTTI_BASE_CALL_OWNER_H_
 #define TUTTI_BASE_CALL_OWNER_H_
 
@@ -11,7 +11,7 @@ namespace tutti {
 // The round of a call that repeats a backward() is larger by this: an exception has ended the first attempt.
 inline constexpr std::uint64_t kRepeatedRound = 1'000'000'000;
 
-// What a call of a synchronizer is for.
+// The purpose of a call that a synchronizer makes.
 enum class Purpose : std::uint8_t {
   kStep,       // the exchange of a step, or a round in the background
   kOverflow,   // AgreeOnOverflow
@@ -21,8 +21,8 @@ enum class Purpose : std::uint8_t {
   kUser,       // a call that a user of the synchronizer makes with OwnCall
 };
 
-// What CallOptions::owner says where a synchronizer, a BucketExchange or one bucket of the latter makes a call. A
-// value.
+// The maker of a call, a synchronizer, a BucketExchange or one bucket of the latter, and the purpose of the call, which
+// CallOptions::owner holds packed into one number. A value.
 struct CallOwner {
   enum class Kind : std::uint8_t { kSynchronizer, kBucketExchange, kBucket };
 
@@ -44,8 +44,8 @@ struct CallOwner {
 // 0.
 std::string DescribeOwner(std::uint32_t owner, std::uint64_t round);
 
-// What a program has done wrong where calls of these owners and rounds meet, as the end of a sentence, which begins
-// with a semicolon; empty where this cannot be told.
+// The mistake of a program in which calls of these owners and rounds meet, as the end of a sentence, which begins with
+// a semicolon; empty where the numbers do not tell the mistake.
 std::string ExplainOwners(std::uint32_t one, std::uint64_t round_of_one, std::uint32_t other,
                           std::uint64_t round_of_other);
 

@@ -98,7 +98,7 @@ TEST_P(RandomCallsTest, HaveTheResultsOfTheirOwnArguments) {
   for (const int size : {2, 3}) Run(size, {.transport = GetParam()});
 }
 
-// So little memory that calls which are kept for their next use lose their memory, the scratch of messages, to others.
+// The memory is so small that calls which are kept for their next use lose their scratch to other calls.
 TEST_P(RandomCallsTest, InLittleMemoryHaveTheResultsOfTheirOwnArguments) {
   for (const int size : {2, 3}) Run(size, {.transport = GetParam(), .region_bytes = 8 << 20, .ranks_per_node = 1});
 }
