@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/wait_watch.h"
 #include "engine/call_pool.h"
@@ -13,15 +12,6 @@
 #include "engine/run.h"
 
 namespace tutti {
-namespace {
-
-// The failed runs whose errors a call keeps: somebody may ask for the result of an earlier run of a bound plan.
-constexpr std::size_t kMaxFailures = 16;
-
-// Whether run number `a` comes after run number `b`; the numbers wrap around.
-bool IsAfter(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; }
-
-}  // namespace
 
 Call::Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch)
     : program_(std::move(program)),
@@ -41,6 +31,7 @@ bool Call::LetGo() {
   if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
   references_.store(1, std::memory_order_relaxed);
   if (pool_ == nullptr) return true;
+  failed_runs_.Clear();
   return run_->in_graph() ? !pool_->KeepForGraph(this) : !CallPool::PutBack(this);
 }
 
@@ -71,10 +62,11 @@ std::uint32_t Call::Submit(const CallOptions& options) {
   in_background_.store(options.background, std::memory_order_relaxed);
   if (source() != kAnySource) source_.store(kAnySource, std::memory_order_relaxed);
   const std::uint32_t run = ++runs_started_;
+  failed_runs_.BeginRun(run);
   engine_->Submit(*this, options);
   // The caller may end the capture as soon as this function returns.
   if (run_->captured()) {
-    if (absl::Status status = WaitUntilEnqueued(run); !status.ok()) Keep(run, std::move(status));
+    if (absl::Status status = WaitUntilEnqueued(run); !status.ok()) failed_runs_.Keep(run, std::move(status));
   }
   return run;
 }
@@ -126,7 +118,7 @@ absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
 
 void Call::Finish(const absl::Status& status) {
   if (!status.ok()) {
-    Keep(end_.runs() + 1, status);
+    failed_runs_.Keep(end_.runs() + 1, status);
     source_.store(kAnySource, std::memory_order_relaxed);
   }
   // A run that has failed may never come to its stream; whoever waits for that finds the error, which is stored.
@@ -140,26 +132,6 @@ void Call::Finish(const absl::Status& status) {
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
   if (LetGo()) DeleteFromAnyThread();
-}
-
-void Call::Keep(std::uint32_t run, absl::Status error) {
-  const MutexLock lock(mutex_);
-  failures_.push_back({run, std::move(error)});
-  if (failures_.size() > kMaxFailures) failures_.pop_front();
-  last_failed_run_.store(run, std::memory_order_relaxed);
-}
-
-absl::Status Call::ResultOf(std::uint32_t run) const {
-  const std::uint32_t last = last_failed_run_.load(std::memory_order_relaxed);
-  if (last == 0 || IsAfter(run, last)) return absl::OkStatus();
-  const MutexLock lock(mutex_);
-  for (const Failure& failure : failures_) {
-    if (failure.run == run) return failure.error;
-  }
-  if (failures_.size() < kMaxFailures || IsAfter(run, failures_.front().run)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("how run ", run, " of ", program_->plan.name,
-                                                    " has ended is not known any more: ", kMaxFailures,
-                                                    " later runs have failed"));
 }
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "engine/failed_runs.h"
 #include "engine/milestone.h"
 #include "engine/program.h"
 #include "tutti/call_options.h"
@@ -133,11 +133,6 @@ class Call {
     bool operator==(const Given&) const = default;
   };
 
-  struct Failure {
-    std::uint32_t run;
-    absl::Status error;
-  };
-
   struct Callback {
     std::uint32_t run;
     std::function<void(const absl::Status&)> function;
@@ -153,10 +148,8 @@ class Call {
   absl::Status WaitWatched(Milestone& milestone, std::uint32_t run);
   absl::Status WaitUntilEnqueued(std::uint32_t run);
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
-  // Keeps the error of `run` for ResultOf; of several the first one counts.
-  void Keep(std::uint32_t run, absl::Status error);
   // How `run` has ended; OK for a run that has not ended. FailedPrecondition where that is forgotten.
-  absl::Status ResultOf(std::uint32_t run) const;
+  absl::Status ResultOf(std::uint32_t run) const { return failed_runs_.ResultOf(run, program_->plan.name); }
   // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun for such a run.
   void TellListeners();
 
@@ -181,10 +174,9 @@ class Call {
   std::int64_t end_ns_ = 0;
   std::atomic<Rank> source_{kAnySource};
 
-  std::atomic<std::uint32_t> last_failed_run_{0};  // the last run that did not end OK; 0: none
+  FailedRuns failed_runs_;
   std::atomic<bool> has_listeners_{false};
   mutable Mutex mutex_;
-  std::deque<Failure> failures_ TUTTI_GUARDED_BY(mutex_);  // the last runs that did not end OK
   std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
   std::optional<std::uint32_t> awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_);  // the run of the last AwaitElsewhere
 };
