@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/processor_line.h"
@@ -57,7 +58,12 @@ class LinkEnd {
  public:
   static absl::StatusOr<LinkEnd> Make(Communicator& world, Rank peer) {
     absl::StatusOr<Buffer> memory = world.Allocate(2 * kMaxExchanged);
-    if (!memory.ok()) return memory.status();
+    if (!memory.ok()) {
+      return absl::Status(memory.status().code(),
+                          absl::StrCat("the measurement of links at set-up, which TUTTI_MEASURE_LINKS=0 on all ranks "
+                                       "leaves out: ",
+                                       memory.status().message()));
+    }
     // Pages that nobody has written are read faster than others, and written slower.
     std::fill_n(memory->data(), 2 * kMaxExchanged, std::byte{1});
     return LinkEnd(world, peer, *std::move(memory));

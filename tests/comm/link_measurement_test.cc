@@ -1,5 +1,6 @@
 #include "comm/link_measurement.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,6 +38,15 @@ TEST(LinkMeasurementTest, AllRanksGetTheNumbersOfTheLinksThatWereAskedFor) {
       }
     }
   }
+}
+
+TEST(LinkMeasurementTest, SaysHowToStartWithAnArenaThatIsTooSmallForIt) {
+  RunWorld(2, {.region_bytes = 8 << 20, .ranks_per_node = 1}, [](Communicator& world) {
+    const absl::Status status = MeasureLinks(world, DefaultCostModel(), false).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), testing::HasSubstr("TUTTI_MEASURE_LINKS=0 on all ranks"));
+    EXPECT_THAT(status.message(), testing::HasSubstr("set TUTTI_ARENA_BYTES to a larger size"));
+  });
 }
 
 }  // namespace
