@@ -88,6 +88,12 @@ std::string PackFields(const std::vector<std::pair<std::string, std::string>>& f
   return packed;
 }
 
+std::string FirstValue(absl::string_view packed) {
+  std::string name;
+  std::string value;
+  return TakePiece(packed, name) && TakePiece(packed, value) ? value : "";
+}
+
 std::string ListUpTo(std::size_t most, const std::vector<std::string>& items, absl::string_view separator) {
   const std::size_t shown = std::min(items.size(), most);
   std::string text = absl::StrJoin(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(shown), separator);

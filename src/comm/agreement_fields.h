@@ -15,6 +15,9 @@ namespace tutti {
 
 std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields);
 
+// The value of the first field of a packed list; empty where `packed` is no list, or a list without fields.
+std::string FirstValue(absl::string_view packed);
+
 // Compares the packed lists of all ranks, in rank order, with that of rank 0. InvalidArgument names the ranks and
 // fields that differ: "rank 2 has bucket_bytes=1048576, rank 0 has 26214400". Of fields that have one name, the first
 // is compared with the first, the second with the second, and so on. DataLoss, with the `name` of the agreement, when

@@ -27,6 +27,19 @@ absl::StatusOr<std::vector<char>> Gather(Communicator& communicator, const void*
   return all;
 }
 
+// FailedPrecondition where ranks have come here from different calls: `lists` are the packed fields of all ranks, whose
+// first field is the name of the agreement.
+absl::Status CompareNames(absl::Span<const std::string> lists) {
+  const std::string of_rank_0 = FirstValue(lists[0]);
+  for (std::size_t rank = 1; rank < lists.size(); ++rank) {
+    const std::string name = FirstValue(lists[rank]);
+    if (name == of_rank_0) continue;
+    return absl::FailedPreconditionError(absl::StrCat("the ranks make different calls: rank ", rank, " agrees on '",
+                                                      name, "', rank 0 on '", of_rank_0, "'"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // The agreement goes over the communicator, not over the store, because a rank that waits in a collective sees at once
@@ -64,6 +77,7 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
     lists.emplace_back(texts->data() + rank * static_cast<std::size_t>(longest),
                        static_cast<std::size_t>(summaries[rank].bytes));
   }
+  if (absl::Status other_calls = CompareNames(lists); !other_calls.ok()) return other_calls;
   absl::Status differ = CompareFields(name, lists);
   if (!differ.ok()) return differ;
   const auto reordered = std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list != lists[0]; });

@@ -542,5 +542,14 @@ TEST(Synchronizer, AgreesOnFieldsInOneOrderOnly) {
   });
 }
 
+TEST(Synchronizer, SaysWhereRanksMakeDifferentCalls) {
+  RunWorld(3, [](Communicator& world) {
+    EXPECT_EQ(Agree(world, world.rank() == 1 ? "the states" : "the weights", {{"a", "1"}}),
+              absl::FailedPreconditionError(
+                  "the ranks make different calls: rank 1 agrees on 'the states', rank 0 on 'the weights'"));
+    EXPECT_EQ(Agree(world, "the weights", {}), absl::OkStatus());
+  });
+}
+
 }  // namespace
 }  // namespace tutti
