@@ -76,6 +76,7 @@ class PlanCache {
         placed->pool()->NoteUse();
         if (idle_->bytes() > most_idle_bytes_) {
           const MutexLock lock(mutex_);
+          MoveUsedBefore(pools_.begin());
           Trim(unused);
         }
         return placed;
@@ -100,7 +101,7 @@ class PlanCache {
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
     const std::int64_t bytes = BytesOf(*program);
     plan_bytes_ += bytes;
-    if (plan_bytes_ > most_plan_bytes_) MoveUsedForward();
+    if (plan_bytes_ > most_plan_bytes_) MoveUsedBefore(pools_.begin());
     while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
       plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
@@ -111,7 +112,7 @@ class PlanCache {
     pools_.push_front(
         {key, std::make_shared<CallPool>(std::move(program), channel, idle_, key.schedule, buffers), bytes});
     places_.emplace(key, pools_.begin());
-    if (idle_->bytes() > most_idle_bytes_) Trim(unused);
+    TrimBehindFront(unused);
     return pools_.front().pool;
   }
 
@@ -137,7 +138,7 @@ class PlanCache {
   }
 
   Call* TakeIdleOfFront(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
-    if (idle_->bytes() > most_idle_bytes_) Trim(unused);
+    TrimBehindFront(unused);
     return pools_.front().pool->TakeIdle(unused);
   }
 
@@ -149,21 +150,28 @@ class PlanCache {
     return true;
   }
 
-  // Calls that are taken out of their place leave their pools where these are in the list; so this happens before the
-  // last pools of the list lose what they have. The first pool stays the first one: it is the one of the call that is
-  // made now.
-  void MoveUsedForward() TUTTI_REQUIRES(mutex_) {
-    if (pools_.empty()) return;
-    for (auto it = std::next(pools_.begin()); it != pools_.end();) {
+  // Moves the pools behind `place` whose calls were taken out of their places lately to before `place`. Such calls
+  // leave their pools where these are in the list; so this happens before the last pools of the list lose what they
+  // have.
+  void MoveUsedBefore(std::list<Entry>::iterator place) TUTTI_REQUIRES(mutex_) {
+    for (auto it = place; it != pools_.end();) {
       const auto here = it++;
       if (!here->pool->was_used()) continue;
       here->pool->ForgetUse();
-      pools_.splice(std::next(pools_.begin()), pools_, here);
+      pools_.splice(place, pools_, here);
     }
   }
 
+  // Trims where idle calls hold too much memory. The first pool stays the first one: it is the one of the call that is
+  // made now.
+  void TrimBehindFront(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
+    if (idle_->bytes() <= most_idle_bytes_) return;
+    MoveUsedBefore(std::next(pools_.begin()));
+    Trim(unused);
+  }
+
+  // Gives back idle calls, from the last pool on, but none of the first pool, until they hold no more than they may.
   void Trim(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
-    MoveUsedForward();
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
       if (idle_->bytes() <= most_idle_bytes_) return;
       it->pool->GiveIdle(unused);

@@ -131,5 +131,18 @@ TEST_F(PlanCacheTest, IdleCallsThatGoLeaveThePlanThatIsAskedForTheFirstOne) {
   call->Release();
 }
 
+// Also where the plan that is asked for is behind another one in the list of plans.
+TEST_F(PlanCacheTest, ACallThatIsTakenFromItsPlaceLetsThePlanBeforeItLoseItsIdleCalls) {
+  PlanCache cache(3 * one_, /*most_idle_bytes=*/-1);
+  for (const std::int64_t count : {1, 0}) InsertWithSpec(cache, count);
+  cache.Find(KeyOf(0))->Take()->Release();
+  cache.Find(KeyOf(1))->Take()->Release();
+  const auto is_in_place = [](const CallPool& /*pool*/, const Call* placed) { return placed != nullptr; };
+  Call* const call = cache.TakeIdleAgain(KeyOf(0).spec, nullptr, /*on_device=*/false, is_in_place);
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(cache.TakeIdle(KeyOf(1)), nullptr);
+  call->Release();
+}
+
 }  // namespace
 }  // namespace tutti
