@@ -355,8 +355,15 @@ std::string Engine::TextOfWait(const Run& run, std::int64_t now_ns) {
 
 std::string Engine::TextOfWait(const Call& call, std::int64_t now_ns) {
   const absl::Span<Run* const> active = executor_->active();
-  const auto run = std::find_if(active.begin(), active.end(), [&](const Run* one) { return &one->call == &call; });
-  return run == active.end() ? "" : TextOfWait(**run, now_ns);
+  const auto found = std::find_if(active.begin(), active.end(), [&](const Run* one) { return &one->call == &call; });
+  if (found == active.end()) return "";
+  const Run& run = **found;
+  // A call that has failed waits for its memory and messages, and no more for the ranks that it would name.
+  if (run.channel.failure.begun) return "";
+  // A stream may wait for what its own GPU has still to do.
+  const bool on_stream = run.program.stream_order != nullptr;
+  const bool may_be_own = on_stream && (run.program.point_to_point || !run.channel.HasNotCalled(run.ticket, 0));
+  return may_be_own ? "" : TextOfWait(run, now_ns);
 }
 
 std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {

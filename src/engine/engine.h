@@ -222,7 +222,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // "for rank 2 in call 3, …, at step 4": for whom `run` waits, and where, for an error.
   std::string TextOfWait(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
-  // TextOfWait of the run of `call` that is under way; empty when none is.
+  // TextOfWait of the run of `call` that is under way; empty when none is, and where it is not known who is awaited.
   std::string TextOfWait(const Call& call, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // For whom `run` waits in vain, for an error: "rank 2 (through rank 1, which waits too)".
   std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);

@@ -344,6 +344,29 @@ TEST(StreamExecutorTest, ARankThatDoesNotComeIsNamed) {
   });
 }
 
+TEST(StreamExecutorTest, NoRankIsNamedWhereAWaitEndsAndAllHaveCalled) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  std::latch seen(2);
+  world.OnEveryRank([&](StreamRank& rank) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory memory(rank.rank, 32);
+    CUstream_st* mine = nullptr;
+    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
+    ASSERT_EQ(cuda.create_stream(&mine), kCudaSuccess);
+    ASSERT_EQ(FakeCuda::Launch(mine, [&seen] { seen.wait(); }), kCudaSuccess);
+    Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = mine});
+    const absl::Status expected = absl::DeadlineExceededError(
+        absl::StrCat("rank ", rank.rank, ": the call has not ended in the time given to Wait, and goes on"));
+    const absl::Time end = absl::Now() + absl::Seconds(50);
+    while (world.At(1 - rank.rank).control->calls == 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
+    for (int wait = 0; wait < 20; ++wait) EXPECT_EQ(work.Wait(absl::Now() + absl::Milliseconds(20)), expected);
+    seen.count_down();
+    EXPECT_EQ(work.Wait(), absl::OkStatus());
+    cuda.destroy_stream(mine);
+  });
+}
+
 TEST(StreamExecutorTest, OtherCallsInTheSamePlaceAreNamed) {
   StreamWorld world(2, On::kStreams, absl::Seconds(20));
   const auto rings = world.Programs(AllReducePlans(2, 8));
