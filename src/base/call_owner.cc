@@ -18,6 +18,30 @@ constexpr std::uint32_t kPacked = 1U << 31;
 constexpr int kKindShift = 29;
 constexpr int kPurposeShift = 26;
 
+using Kind = CallOwner::Kind;
+
+// The mistake where two calls of one synchronizer meet.
+absl::string_view ExplainCalls(const CallOwner& a, std::uint64_t round_of_a, const CallOwner& b,
+                               std::uint64_t round_of_b) {
+  if (a.purpose != b.purpose) return "; the ranks have made unequal numbers of steps, or other calls between the steps";
+  if (round_of_a / kRepeatedRound != round_of_b / kRepeatedRound) {
+    return "; after an exception in a backward() all ranks must repeat that backward()";
+  }
+  return round_of_a == round_of_b ? "" : "; one rank has left out a backward() or a LoadState()";
+}
+
+// The mistake where two calls meet that bucket exchanges, or their buckets, have made.
+absl::string_view ExplainBuckets(const CallOwner& a, std::uint64_t round_of_a, const CallOwner& b,
+                                 std::uint64_t round_of_b) {
+  if (a.kind == Kind::kBucket && b.kind == Kind::kBucket && a.number != b.number) {
+    return "; the ranks exchange their buckets in different orders";
+  }
+  if (a.kind != b.kind || a.number != b.number || a.purpose != b.purpose) {
+    return "; the ranks make the calls of their bucket exchanges in different orders";
+  }
+  return round_of_a == round_of_b ? "" : "; one rank has left out an Exchange() of the bucket";
+}
+
 }  // namespace
 
 std::uint32_t CallOwner::Pack() const {
@@ -48,19 +72,13 @@ std::string ExplainOwners(std::uint32_t one, std::uint64_t round_of_one, std::ui
   const std::optional<CallOwner> a = CallOwner::Unpack(one);
   const std::optional<CallOwner> b = CallOwner::Unpack(other);
   if (!a.has_value() || !b.has_value()) return "";
-  if (a->kind != b->kind || a->number != b->number) {
-    return a->kind == CallOwner::Kind::kBucket || b->kind == CallOwner::Kind::kBucket
-               ? "; the ranks exchange their buckets in different orders"
-               : "; the ranks train their models in different orders: give each model a communicator of its own";
+  if (a->kind == Kind::kSynchronizer || b->kind == Kind::kSynchronizer) {
+    if (a->kind != b->kind || a->number != b->number) {
+      return "; the ranks train their models in different orders: give each model a communicator of its own";
+    }
+    return std::string(ExplainCalls(*a, round_of_one, *b, round_of_other));
   }
-  if (a->purpose != b->purpose) {
-    return "; the ranks have made unequal numbers of steps, or other calls between the steps";
-  }
-  if (round_of_one / kRepeatedRound != round_of_other / kRepeatedRound) {
-    return "; after an exception in a backward() all ranks must repeat that backward()";
-  }
-  if (round_of_one != round_of_other) return "; one rank has left out a backward() or a LoadState()";
-  return "";
+  return std::string(ExplainBuckets(*a, round_of_one, *b, round_of_other));
 }
 
 }  // namespace tutti

@@ -63,8 +63,24 @@ TEST(CallOwner, WhatIsWrongIsToldWhereItCanBe) {
             "; the ranks have made unequal numbers of steps, or other calls between the steps");
   EXPECT_EQ(wrong(step, 3, {.number = 2}, 3),
             "; the ranks train their models in different orders: give each model a communicator of its own");
-  EXPECT_EQ(wrong({.kind = Kind::kBucket, .number = 4}, 3, {.kind = Kind::kBucket, .number = 5}, 3),
+}
+
+TEST(CallOwner, WhatIsWrongWithCallsOfBucketExchangesIsTold) {
+  const auto wrong = [](CallOwner one, std::uint64_t round_of_one, CallOwner other, std::uint64_t round_of_other) {
+    return ExplainOwners(one.Pack(), round_of_one, other.Pack(), round_of_other);
+  };
+  const CallOwner bucket = {.kind = Kind::kBucket, .number = 4};
+  const CallOwner exchange = {.kind = Kind::kBucketExchange, .purpose = Purpose::kLossScale, .number = 1};
+  const CallOwner other_exchange = {.kind = Kind::kBucketExchange, .purpose = Purpose::kLossScale, .number = 2};
+  EXPECT_EQ(wrong(bucket, 3, {.kind = Kind::kBucket, .number = 5}, 3),
             "; the ranks exchange their buckets in different orders");
+  EXPECT_EQ(wrong(bucket, 3, bucket, 4), "; one rank has left out an Exchange() of the bucket");
+  for (const CallOwner& another : {bucket, other_exchange}) {
+    EXPECT_EQ(wrong(exchange, 0, another, 0),
+              "; the ranks make the calls of their bucket exchanges in different orders");
+  }
+  EXPECT_EQ(wrong({.number = 1}, 3, bucket, 3),
+            "; the ranks train their models in different orders: give each model a communicator of its own");
 }
 
 }  // namespace
