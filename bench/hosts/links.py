@@ -54,15 +54,23 @@ def undisturbed():
     A script that ended while the process runs already, and before the script knows the process, would leave it behind.
     """
     received = []
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number))
-                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = _handle_ends(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+                                          lambda number, _: received.append(number)))
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number in received:
-        signal.raise_signal(number)
+        _handle_ends(handlers)
+        for number in received:
+            signal.raise_signal(number)
+
+
+def _handle_ends(handlers):
+    """Sets the handlers of signals, {number: handler}, all before the first such signal comes; returns the old ones."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+    try:
+        return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextlib.contextmanager

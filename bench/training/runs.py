@@ -13,7 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench/hosts"))
 import idle
-from links import Hosts, end_orderly, make_secret, run_ranks
+from links import Hosts, end_orderly, killed_at_end, make_secret, run_ranks
 
 PROGRAM = "train_fashion_mnist"
 LOOPBACK = "loopback"
@@ -55,7 +55,10 @@ def on_ranks(args, run, program):
 
 def on_loopback(args, run, result):
     command = on_ranks(args, run, arguments(args, run, result))
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
+    with killed_at_end() as start:
+        code = start(command, stdout=subprocess.DEVNULL).wait(TIMEOUT_S)
+    if code != 0:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def on_hosts(args, run, result, directory):
