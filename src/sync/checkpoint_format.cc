@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sync/byte_stream.h"
-#include "sync/hash.h"
 #include "sync/loss_scale.h"
+#include "sync/sealed_bytes.h"
 
 namespace tutti {
 namespace {
@@ -19,15 +19,13 @@ constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
 constexpr std::uint32_t kVersion = 4;
 
 absl::StatusOr<Checkpoint> ParseOne(const std::string& bytes, std::size_t index) {
-  const std::size_t size = bytes.size() - std::min(bytes.size(), sizeof(std::uint64_t));
-  const absl::string_view content = absl::string_view(bytes).substr(0, size);
-  ByteReader reader(content);
+  ByteReader reader(ContentOf(bytes));
   Checkpoint checkpoint;
   if (reader.Number() != kMagic || reader.Number() != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] was not saved by a Synchronizer or BucketExchange of this version of Tutti"));
   }
-  if (ByteReader(absl::string_view(bytes).substr(size)).Number() != static_cast<std::int64_t>(Hash(content))) {
+  if (!IsWhole(bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are not those that were saved"));
   }
@@ -110,8 +108,7 @@ std::string Write(const Checkpoint& checkpoint) {
       writer.Bytes(state.bytes.data(), static_cast<std::int64_t>(state.bytes.size()));
     }
   }
-  writer.Number(static_cast<std::int64_t>(Hash(writer.bytes())));
-  return writer.Take();
+  return Seal(writer.Take());
 }
 
 absl::StatusOr<std::vector<Checkpoint>> Parse(absl::Span<const std::string> states) {

@@ -5,12 +5,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "sync/byte_stream.h"
+#include "sync/sealed_bytes.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
-constexpr std::int64_t kVersion = 3;
+constexpr std::int64_t kVersion = 4;
 
 // Flags of a parameter.
 constexpr std::int64_t kFrozen = 1;
@@ -61,11 +62,11 @@ std::string Write(const SavedQAdam& saved) {
     writer.Number((moments.frozen ? kFrozen : 0) | (moments.trained ? 0 : kNotTrained));
     for (const absl::string_view bytes : {moments.name, moments.m, moments.v}) WriteBytes(writer, bytes);
   }
-  return writer.Take();
+  return Seal(writer.Take());
 }
 
 absl::StatusOr<SavedQAdam> ParseQAdam(const std::string& state) {
-  ByteReader reader(state);
+  ByteReader reader(ContentOf(state));
   if (reader.Number() != kMagic) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state of ", state.size(), " bytes was not made by QAdam::SaveState"));
@@ -73,6 +74,10 @@ absl::StatusOr<SavedQAdam> ParseQAdam(const std::string& state) {
   if (const std::int64_t version = reader.Number(); !reader.overrun() && version != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state has version ", version, " of the format of QAdam::SaveState, expected ", kVersion));
+  }
+  if (!IsWhole(state)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state is damaged: its ", state.size(), " bytes are not those that were saved"));
   }
   SavedQAdam saved;
   saved.step = reader.Number();

@@ -30,7 +30,7 @@ struct SavedQAdam {
 
 // The format is 64-bit numbers, little endian, and byte strings after their length: magic "TUTQ", version, step,
 // frozen, last norm (its bits); the number of parameters; of each its changes, flags (1: frozen, 2: not trained), name,
-// m and v.
+// m and v; and the hash of all of that (hash.h).
 std::string Write(const SavedQAdam& saved);
 
 // The values in `state`, whose bytes the result shares. InvalidArgument says what is damaged.

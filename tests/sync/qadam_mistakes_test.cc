@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "tests/harness/world.h"
 #include "tests/sync/qadam_training.h"
+#include "tests/sync/saved_state.h"
 #include "tutti/qadam.h"
 
 namespace tutti {
@@ -211,11 +213,16 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
-    // The fields `step`, `frozen` and, of the first parameter, `changes` and `frozen`.
-    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}, std::size_t{7}}) {
+    for (std::size_t byte = 16; byte < state.size(); ++byte) {  // behind magic and version
       std::string damaged = state;
-      damaged[field * sizeof(std::int64_t) + 7] = '\xff';
-      EXPECT_THAT(error(damaged), HasSubstr("damaged"));
+      damaged[byte] = static_cast<char>(damaged[byte] ^ (1 << byte % 8));
+      EXPECT_THAT(error(damaged), HasSubstr("are not those that were saved")) << byte;
+    }
+    // The fields `step`, `frozen` and, of the first parameter, `changes` and `frozen`, in a state that was made up.
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}, std::size_t{7}}) {
+      std::string content = Unsigned(state);
+      content[field * sizeof(std::int64_t) + 7] = '\xff';
+      EXPECT_THAT(error(Signed(content)), HasSubstr("damaged"));
     }
     for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
       EXPECT_NE(error(state.substr(0, length)), "");

@@ -31,6 +31,9 @@ struct SavedBucket {
   std::vector<SavedRange> ranges;
 };
 
+// A state without the hash at its end.
+inline std::string Unsigned(const std::string& state) { return state.substr(0, state.size() - sizeof(std::uint64_t)); }
+
 // `content` and the hash of its words after it; the last word is filled up with zeros.
 inline std::string Signed(const std::string& content) {
   constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
