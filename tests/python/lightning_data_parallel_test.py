@@ -138,14 +138,37 @@ def test_dp_refuses_16_bit(precision):
         trainer("dp", devices=2, precision=precision).fit(Model(), loader())
 
 
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0",
+            "TORCHELASTIC_RUN_ID": "job"}
+MPIRUN = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+          "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+
+def set_variables(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
 def test_dp_is_one_process(monkeypatch):
     with pytest.raises(pl.utilities.exceptions.MisconfigurationException, match="num_nodes=2 asks for more"):
         trainer("dp", devices=2, num_nodes=2).fit(Model(), loader())
-    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
-                        "TORCHELASTIC_RUN_ID": "job"}.items():
-        monkeypatch.setenv(name, str(value))
+    set_variables(monkeypatch, TORCHRUN)
     with pytest.raises(pl.utilities.exceptions.MisconfigurationException, match="a launcher has started 2, each of which"):
         trainer("dp", devices=2).fit(Model(), loader())
+
+
+@pytest.mark.parametrize("launcher, variables, here", [
+    ("torchrun", TORCHRUN, 2),
+    ("openmpi", MPIRUN, 2),
+    ("openmpi", MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 1)])
+def test_ddp2_is_one_process_on_each_machine(launcher, variables, here, monkeypatch):
+    set_variables(monkeypatch, variables)
+    with pytest.raises(pl.utilities.exceptions.MisconfigurationException,
+                       match=f"rank 0: .* on each of num_nodes=1 machines, and {launcher} has started 2 processes, {here} of "
+                             "them on this machine: start one on each machine, by .*--nproc-per-node=1"):
+        trainer("ddp2", devices=2)
+    if here == 1:
+        trainer("ddp2", devices=2, num_nodes=2)
 
 
 class StepsByItself(Model):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tutti.lightning import _pieces
-from tutti.lightning._environment import LauncherEnvironment
+from tutti.lightning._environment import started_by
 from tutti.lightning._strategy import Remade, TuttiStrategy
 
 
@@ -167,13 +167,17 @@ class DDP2Strategy(_SplitsBatches, TuttiStrategy):
 
     name = "ddp2"
 
-    def setup_environment(self) -> None:
-        environment = self.cluster_environment
-        if isinstance(environment, LauncherEnvironment) and environment.local_size() > 1:
+    def _configure_launcher(self) -> None:
+        # Here and not when training begins, before which Lightning compares its Trainer's devices with the processes.
+        environment = started_by(self.cluster_environment)
+        if environment is not None and (environment.local_size(), environment.world_size()) != (1, self.num_nodes):
             raise self.classes.MisconfigurationException(
-                f"the strategy ddp2 has one process on each machine, and {environment.local_size()} were started on this "
-                "one: start one, which uses all devices")
-        super().setup_environment()
+                f"rank {environment.global_rank()}: the strategy ddp2 has one process, which uses all devices, on each of "
+                f"num_nodes={self.num_nodes} machines, and {environment.launcher()} has started {environment.world_size()} "
+                f"processes, {environment.local_size()} of them on this machine: start one on each machine, by `python3 "
+                "train.py` where there is one, and by `torchrun --nnodes=N --nproc-per-node=1 … train.py` with "
+                "Trainer(num_nodes=N) where there are N")
+        super()._configure_launcher()
 
     @property
     def root_device(self) -> torch.device:

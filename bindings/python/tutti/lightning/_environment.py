@@ -72,6 +72,10 @@ class LauncherEnvironment:
         """The number of ranks on this node."""
         return self._identity[3]
 
+    def launcher(self) -> str:
+        """The launcher's name."""
+        return self._identity[4]
+
     def node_rank(self) -> int:
         if "GROUP_RANK" in os.environ:  # of torchrun
             return int(os.environ["GROUP_RANK"])
@@ -95,6 +99,13 @@ class LauncherEnvironment:
                 f"rank {rank}: Trainer(devices={num_devices}, num_nodes={num_nodes}) asks for {num_devices * num_nodes} "
                 f"processes, and {launcher} has started {size}, of them {local_size} on this machine: say "
                 f"devices={local_size}, num_nodes={size // local_size}")
+
+
+def started_by(environment: Any) -> LauncherEnvironment | None:
+    """The launcher, torchrun among them, that has started this process; None where another ``environment`` says who it is."""
+    if isinstance(environment, LauncherEnvironment):
+        return environment
+    return LauncherEnvironment() if type(environment).__name__ == "TorchElasticEnvironment" else None
 
 
 def check_backend(strategy: Any, backend: str | None) -> None:
