@@ -53,6 +53,39 @@ def test_values_that_some_pieces_lack_are_not_lost(keys):
         _pieces.gather(outputs, "Net.test_step")
 
 
+@pytest.mark.parametrize("values", [(None, 1.0, 2.0), (1.0, None, None), (None, torch.ones(1), torch.ones(1)),
+                                    (torch.tensor(1.0), torch.tensor(2.0), None), (["a"], None, ["b"]), ({}, {}, None)])
+def test_values_beside_none_are_not_lost(values):
+    without = ", ".join(str(index) for index, value in enumerate(values) if value is None)
+    with pytest.raises(ValueError, match=rf"Net.test_step\['out'\] is None for piece {without} of the 3 pieces .* None for all"):
+        _pieces.gather([{"out": value} for value in values], "Net.test_step")
+
+
+class LosesPieces(Model):
+    """Returns no loss for the pieces of a batch of two that ``lost`` names."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.lost, self.steps = lost, 0
+
+    def training_step(self, batch, batch_idx):
+        self.steps += 1
+        return None if (self.steps - 1) % 2 in self.lost else self.loss(batch)
+
+
+@pytest.mark.parametrize("piece", [0, 1])
+def test_a_step_with_a_loss_for_some_pieces_is_an_error(piece):
+    with pytest.raises(ValueError, match=rf"LosesPieces.training_step is None for piece {piece} of the 2 pieces"):
+        trainer("dp", devices=2, max_epochs=1).fit(LosesPieces({piece}), loader())
+
+
+def test_a_batch_without_a_loss_is_skipped():
+    model = LosesPieces({0, 1})
+    before = weights_of(model)
+    trainer("dp", devices=2, max_epochs=1).fit(model, loader())
+    assert model.steps == 16 and torch.equal(weights_of(model), before)
+
+
 class LogsMeans(Model):
     """Logs the mean of what each step sees: that of an epoch is the mean of all samples."""
 
