@@ -435,6 +435,29 @@ def test_horovod_multiplies_rates_once_for_several_fits():
     assert run_trainers(2, keeps_its_rates) == [pytest.approx([0.1] * 4)] * 2
 
 
+def rates_of_epochs(rank, path, epochs, resumes):
+    model, rates = Model(), []
+
+    def configure_optimizers():
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)]
+
+    model.configure_optimizers = configure_optimizers
+    model.on_train_epoch_start = lambda: rates.append(model.optimizers().param_groups[0]["lr"])
+    os.environ.update(RANK=str(rank), WORLD_SIZE=os.environ["TEST_RANKS"], LOCAL_WORLD_SIZE=os.environ["TEST_RANKS"])
+    fitted = trainer("horovod", max_epochs=epochs)
+    fitted.fit(model, loader(), ckpt_path=path if resumes else None)
+    fitted.save_checkpoint(path)
+    return rates
+
+
+def test_horovod_takes_rates_of_a_checkpoint_as_they_are(tmp_path):
+    path = str(tmp_path / "a.ckpt")
+    assert run_trainers(2, rates_of_epochs, path, 1, False) == [[0.2]] * 2
+    assert run_trainers(2, rates_of_epochs, path, 2, True) == [[0.1]] * 2
+    assert run_trainers(3, rates_of_epochs, path, 3, True) == [[0.05]] * 3
+
+
 def starts_from_rank_0(rank, scale_lr):
     """What an optimizer trains with whose rate, momentum and scheduler each rank has made for itself."""
     model = Model()
