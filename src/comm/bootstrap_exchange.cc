@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "comm/agreement_fields.h"
@@ -107,20 +108,31 @@ std::string RanksOf(absl::string_view missing) {
   return absl::StrCat(absl::StrContains(missing, ",") ? "ranks " : "rank ", missing);
 }
 
-absl::Status TooLate(absl::string_view missing, const MeetingMembers* members) {
+// The error about ranks that did not come before a deadline: that of another rank, perhaps, for which `own` itself was
+// missing.
+absl::Status TooLate(absl::string_view missing, Rank own, const MeetingMembers* members) {
   if (missing.empty()) {
     return absl::DeadlineExceededError("all ranks have contributed, but the last of them only after the deadline");
   }
-  if (members == nullptr) return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing));
-  return absl::DeadlineExceededError(absl::StrCat(RanksOf(missing), absl::StrContains(missing, ",") ? " have" : " has",
-                                                  " not come within ", absl::FormatDuration(members->limit),
-                                                  "; every member must call Group with the same members, in ",
-                                                  "the same order, and with the same name"));
+  std::string text = absl::StrCat("missing ranks: ", missing);
+  if (members != nullptr) {
+    text =
+        absl::StrCat(RanksOf(missing), absl::StrContains(missing, ",") ? " have" : " has", " not come within ",
+                     absl::FormatDuration(members->limit),
+                     "; every member must call Group with the same members, in the same order, and with the same name");
+  }
+  const std::string name = absl::StrCat(NameOf(members, own));
+  const std::vector<absl::string_view> names = absl::StrSplit(missing, ", ");
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    absl::StrAppend(&text, "; rank ", name, " is this one, which was too late for another rank, whose deadline had ",
+                    "passed: start the ranks closer together, or let all wait for longer");
+  }
+  return absl::DeadlineExceededError(text);
 }
 
-absl::Status ErrorOfNote(absl::string_view note, const MeetingMembers* members) {
+absl::Status ErrorOfNote(absl::string_view note, Rank own, const MeetingMembers* members) {
   if (absl::ConsumePrefix(&note, kGone)) return absl::UnavailableError(note);
-  return TooLate(absl::ClippedSubstr(note, 1), members);
+  return TooLate(absl::ClippedSubstr(note, 1), own, members);
 }
 
 std::string Left(std::int64_t end_ns) { return absl::FormatDuration(absl::Ceil(LeftUntil(end_ns), absl::Seconds(1))); }
@@ -200,7 +212,7 @@ class Waiter {
       absl::StatusOr<std::string> value = store_.Get(key, TimeAt(until_ns), on_gone);
       if (value.ok() && IsNote(*value)) {
         HandOn(*value);
-        return ErrorOfNote(*value, members_);
+        return ErrorOfNote(*value, own_, members_);
       }
       if (value.ok()) return value->substr(kContribution.size());
       if (!absl::IsDeadlineExceeded(value.status())) return value.status();
@@ -208,7 +220,7 @@ class Waiter {
       if (missing.text.empty() && awaits_rank_0_) missing.text = absl::StrCat(NameOf(members_, 0));
       if (until_ns == end_ns_) {
         GiveUp(store_, prefix_, handed_out(), own_, missing);
-        return TooLate(missing.text, members_);
+        return TooLate(missing.text, own_, members_);
       }
       if (until_ns == report_ns_) {
         if (!missing.text.empty()) late_.report(missing.text);
@@ -386,7 +398,7 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   if (!blobs.ok()) return give_up(blobs.status());
   // A rank that has given up after rank 0 took its contribution has left a note here.
   const absl::StatusOr<std::string> note = store.Look(KeyOfPart(keys.out, 0), TimeAt(end_ns));
-  if (note.ok() && IsNote(*note)) return give_up(ErrorOfNote(*note, members));
+  if (note.ok() && IsNote(*note)) return give_up(ErrorOfNote(*note, rank, members));
   if (!note.ok() && !absl::IsNotFound(note.status())) return note.status();
   const absl::StatusOr<std::size_t> parts = HandOut(store, keys.out, *blobs, end_ns);
   if (!parts.ok()) return parts.status();

@@ -41,8 +41,8 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
 // Unavailable names a rank that is gone (Store::Get) without a contribution. DeadlineExceeded lists the missing ranks,
 // "missing ranks: 1, 3" (in a large world some of them); naming takes up to 600 ms beyond `end_ns`. Ranks with a later
 // deadline, and those that come later, then end with that error at once, because the contribution of this rank, `own`,
-// is taken back. With `members`, one for each rank of `store`, errors use the rank numbers of `members`, and
-// DeadlineExceeded says "rank 1 has not come within 14s".
+// is taken back; a rank that was missing itself is told so. With `members`, one for each rank of `store`, errors use
+// the rank numbers of `members`, and DeadlineExceeded says "rank 1 has not come within 14s".
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members = nullptr);

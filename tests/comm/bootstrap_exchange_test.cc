@@ -167,6 +167,9 @@ TEST(ExchangeBlobsTest, WhoComesLaterHearsThatTheOthersHaveGivenUp) {
   });
   const absl::StatusOr<std::vector<std::string>> late = ExchangeBlobs(*store, "x", 2, 3, "late", Soon());
   EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded) << late.status();
+  EXPECT_THAT(
+      std::string(late.status().message()),
+      HasSubstr("missing ranks: 2; rank 2 is this one, which was too late for another rank, whose deadline had"));
 }
 
 // One rank has come of a world that no machine can hold: the error about the missing ranks is bounded in time and
