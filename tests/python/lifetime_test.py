@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -56,6 +57,26 @@ def a_new_group_has_a_dead_member(rank):
 
 def test_a_new_group_has_a_dead_member():
     run_ranks(3, a_new_group_has_a_dead_member, timeout=60, may_die=[1])
+
+
+def the_store_is_lost(rank):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if rank == 0 else None
+    dist.broadcast(port := torch.tensor(store.port if rank == 0 else 0), 0)
+    dist.destroy_process_group()
+    store = store or dist.TCPStore("127.0.0.1", port.item())
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=2)
+    dist.barrier()
+    if rank == 0:
+        os._exit(0)
+    with contextlib.suppress(OSError):
+        while True:  # until nobody serves the store
+            socket.create_connection(("127.0.0.1", port.item())).close()
+    error = error_of(lambda: dist.new_group([1]))
+    assert isinstance(error, dist.DistBackendError) and "torch's store: add of the key" in str(error), error
+
+
+def test_a_new_group_whose_store_is_lost():
+    run_ranks(2, the_store_is_lost, may_die=[0])
 
 
 def another_group_times_out(rank):

@@ -30,7 +30,7 @@ std::string PlaceOf(const ProcessGroupTutti::Request& request) {
 c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& of_any_attempt) {
   Request request = of_any_attempt;
   request.store_of_job = StoreOfJob(request.store);
-  request = OfNextAttempt(request, AttemptOfDefaultGroup(request));
+  request = nn::ValueOrThrow(OfNextAttempt(request, AttemptOfDefaultGroup(request)));
   absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
   if (!joined.ok()) {
     nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
@@ -266,7 +266,7 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
     }
     gpu = eager_gpu_;
   }
-  request = OfNextAttempt(request, request_.attempt);
+  request = nn::ValueOrThrow(OfNextAttempt(request, request_.attempt));
   std::shared_ptr<Communicator> communicator =
       nn::ValueOrThrow(this->communicator()->Group(ranks, NameOfAttempt(request)));
   auto group = c10::make_intrusive<ProcessGroupTutti>(request, communicator);

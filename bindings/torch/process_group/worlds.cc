@@ -152,7 +152,8 @@ std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request) {
   return world.attempt;
 }
 
-ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent) {
+absl::StatusOr<ProcessGroupTutti::Request> OfNextAttempt(ProcessGroupTutti::Request request,
+                                                         const std::string& parent) {
   // A store may be used by groups of other members under the same name.
   if (!request.global_ranks.empty()) {
     const std::size_t members = std::hash<std::string>()(absl::StrJoin(request.global_ranks, ","));
@@ -161,7 +162,9 @@ ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, con
   if (parent.empty()) return request;
   // This rank alone uses the key.
   const std::string key = absl::StrCat("tutti/attempts/", parent, "/", request.size, "/", request.rank);
-  request.attempt = absl::StrCat(parent, ".", request.store->add(key, 1));
+  const absl::StatusOr<std::int64_t> times = MakeTorchStore(request.store)->Add(key, 1, absl::InfiniteFuture());
+  if (!times.ok()) return times.status();
+  request.attempt = absl::StrCat(parent, ".", *times);
   return request;
 }
 

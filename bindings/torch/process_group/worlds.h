@@ -23,8 +23,8 @@ std::string AttemptOfDefaultGroup(const ProcessGroupTutti::Request& request);
 // group inside it, and makes that number the request's `attempt`. An attempt has names and keys of its own, so that
 // what a failed attempt, or a destroyed group, has left in the store ends no later one. Where ranks are at different
 // attempts, the rank that is behind gets an error at once for each attempt that it has missed, and then meets the
-// others: see docs/decisions/0040. Where `parent` is "", JoinGroup finds the attempt.
-ProcessGroupTutti::Request OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent);
+// others: see docs/decisions/0040. Where `parent` is "", JoinGroup finds the attempt. Unavailable: the store is lost.
+absl::StatusOr<ProcessGroupTutti::Request> OfNextAttempt(ProcessGroupTutti::Request request, const std::string& parent);
 
 // The name of the group that `request` describes, which no other attempt of its ranks has.
 std::string NameOfAttempt(const ProcessGroupTutti::Request& request);
