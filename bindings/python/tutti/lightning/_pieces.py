@@ -53,8 +53,8 @@ def gather(outputs: Sequence[Any], place: str) -> Any:
     first = outputs[0]
     without = [str(index) for index, output in enumerate(outputs) if output is None]
     if 0 < len(without) < len(outputs):
-        raise ValueError(f"{place} is None for piece {', '.join(without)} of the {len(outputs)} pieces of a batch (counted from "
-                         "0), and the values of the others would be lost: return a value for each piece, or None for all")
+        raise ValueError(f"{place} is None for piece {', '.join(without)} of the {len(outputs)} pieces of a batch, counted "
+                         "from 0, and the values of the others would be lost: return a value for each piece, or None for all")
     if isinstance(first, torch.Tensor):
         return torch.stack(list(outputs)) if first.dim() == 0 else torch.cat(list(outputs))
     if isinstance(first, (int, float)) and not isinstance(first, bool):
