@@ -62,7 +62,8 @@ struct CountingSource : MomentumSource {
 TEST(MomentumSource, IsLeftAloneAfterABackwardThatFailed) {
   RunWorld(1, [](Communicator& world) {
     const auto synchronizer =
-        Synchronizer::Create(world, {{.name = "a", .count = 4}, {.name = "b", .count = 4}}, {.strategy = "qadam"});
+        Synchronizer::Create(world, {{.name = "a", .count = 4, .shape = "4"}, {.name = "b", .count = 4, .shape = "4"}},
+                             {.strategy = "qadam"});
     ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
     CountingSource source;
     (*synchronizer)->set_momentum_source(&source);
