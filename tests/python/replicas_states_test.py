@@ -178,9 +178,6 @@ def cannot_load_on_one_rank(rank, strategy):
     bad = {key: value for key, value in good.items() if rank != 1 or not key.endswith("weight")}
     with pytest.raises(RuntimeError if rank == 1 else ValueError, match="Missing key"):
         model.load_state_dict(bad)
-    lacks_state = {key: value for key, value in good.items() if rank != 1 or key != "_extra_state"}
-    model.load_state_dict(lacks_state)  # on all ranks the strategy starts anew
-    model.check_replicas()
     model.load_state_dict(good)
     train(model, optimizer, rank, 2, first=2)
 
@@ -188,6 +185,28 @@ def cannot_load_on_one_rank(rank, strategy):
 @pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "decentralized"])
 def test_what_one_rank_cannot_load_is_an_error_of_all(strategy):
     run_ranks(2, cannot_load_on_one_rank, strategy)
+
+
+def lacks_states_of_some_ranks(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 2)
+    good = loaded(saved(model.state_dict()))
+    train(model, optimizer, rank, 1, first=2)
+    weights = weights_of(model).clone()
+    with pytest.raises(ValueError, match="'_extra_state', is missing in the state_dict of rank 0, the state_dict of rank 2, and "
+                                         "not in the others: load one checkpoint on all ranks"):
+        model.load_state_dict({**good, "_extra_state": good["_extra_state"] if rank == 1 else None})
+    with pytest.raises(ValueError, match=r"'_extra_state', is missing in state_dict\[1\], and not in the others"):
+        model.load_state_dict([{**good, "_extra_state": None if saver == 1 else good["_extra_state"]} for saver in range(3)])
+    assert torch.equal(weights_of(model), weights) and model.step == 3
+    train(model, optimizer, rank, 1, first=3)
+    model.load_state_dict(good)
+    assert model.step == 2
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized"])
+def test_states_that_some_ranks_lack_are_an_error_that_names_these_ranks(strategy):
+    run_ranks(3, lacks_states_of_some_ranks, strategy)
 
 
 WRONG_STATES = {

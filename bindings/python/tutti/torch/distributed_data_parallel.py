@@ -1,6 +1,5 @@
 """DistributedDataParallel for every strategy of Tutti, also those that exchange weights or need an optimizer."""
 
-import collections
 import contextlib
 import hashlib
 import io
@@ -19,7 +18,6 @@ from tutti.torch import optimizer_steps, states
 from tutti.torch.checks import check_bucket_cap_mb, check_flag, check_loss_scale, check_optimizer
 from tutti.torch.qadam import QAdam, with_warmup_of
 
-_EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
 # Attributes of a module that list names of parameters and buffers which each rank has for itself: torch's and Bagua's.
 _IGNORE = ("_ddp_params_and_buffers_to_ignore", "_bagua_params_and_buffers_to_ignore")
 
@@ -56,25 +54,6 @@ def _warn_of_unknown(ignored: set[str], module: torch.nn.Module) -> None:
         warnings.warn(f"{len(unknown)} names of what each rank has for itself ({names}) are none of a parameter or buffer "
                       "of the module, and are passed over: give names of its named_parameters() and named_buffers()",
                       stacklevel=3)
-
-
-def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What torch loads of ``state_dict``, with the versions of the modules that wrote it, which torch keeps beside it."""
-    weights = collections.OrderedDict({_EXTRA_STATE: None, **state_dict})
-    metadata = getattr(state_dict, "_metadata", None)
-    if metadata is not None:
-        weights._metadata = metadata
-    return weights
-
-
-def _strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
-    """The state of the strategy in ``extra``, at ``place`` of an argument: in what get_extra_state() returned."""
-    by_rank = extra.get("state") if isinstance(extra, Mapping) else None
-    state = next(iter(by_rank.values())) if isinstance(by_rank, Mapping) and len(by_rank) == 1 else None
-    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
-        raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
-                         "tutti.torch.DistributedDataParallel returned")
-    return states.to_bytes(state)
 
 
 def _numbered(saved: dict[str, Any]) -> dict[str, Any]:
@@ -489,7 +468,7 @@ class DistributedDataParallel(torch.nn.Module):
         every = saved if isinstance(saved, Sequence) else [saved]
         error, strategy_states = None, None
         try:
-            strategy_states = [_strategy_state_of(one, f"load_strategy_state: saved[{index}]", "get_extra_state()")
+            strategy_states = [states.strategy_state_of(one, f"load_strategy_state: saved[{index}]", "get_extra_state()")
                                for index, one in enumerate(every)]
         except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
             error = failed
@@ -507,27 +486,41 @@ class DistributedDataParallel(torch.nn.Module):
         A world of another size, or whose ranks are spread over nodes in another way, needs the list; where the strategy
         has neither residuals nor replicas, what one rank saved will do for all, as with stock DDP. Where the list's length
         is not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
-        missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says what does not
-        fit; the strategy's state is then unchanged.
+        missing on all ranks, the strategy starts anew from rank 0's weights; missing on some, it is an error. Collective.
+        ValueError, on every rank, says what does not fit; the strategy's state is then unchanged.
         """
-        result, error, strategy_states = None, None, None
+        error, result, mine, strategy_states = None, None, None, None
         try:
             if assign:
                 raise ValueError("load_state_dict(assign=True) gives parameters other memory, where the ranks do not find "
                                  "them: load the module with it before the module is wrapped")
             mine, loaded = self._parts_of(state_dict)
-            if all(one.get(_EXTRA_STATE) is not None for one in loaded):
-                place = f"load_state_dict: {_EXTRA_STATE!r}"
-                strategy_states = [_strategy_state_of(one[_EXTRA_STATE], place, "state_dict()") for one in loaded]
-            result = super().load_state_dict(_weights_of(mine), strict)
+            strategy_states = states.strategy_states_in(loaded)
         except Exception as failed:
             error = failed
         self._agree_on_error(error, "load_state_dict")
-        if self._replicas.on_any_rank(strategy_states is None):
+        begins_anew = self._begins_anew(strategy_states is None)
+        try:
+            result = super().load_state_dict(states.weights_of(mine), strict)
+        except Exception as failed:
+            error = failed
+        self._agree_on_error(error, "load_state_dict")
+        if begins_anew:
             self.broadcast()
         else:
             self._replicas.load_state(strategy_states)
         return result
+
+    def _begins_anew(self, lacks_state: bool) -> bool:
+        """Whether all ranks load state dicts that lack the state of the strategy. ValueError names those of some ranks."""
+        if not self._replicas.on_any_rank(lacks_state):
+            return False
+        if self._replicas.on_any_rank(not lacks_state):
+            own = self.process_group.rank()
+            lacking = [rank for rank in range(self.process_group.size())
+                       if self._replicas.on_any_rank(lacks_state and rank == own)]
+            raise states.some_are_missing([f"the state_dict of rank {rank}" for rank in lacking])
+        return True
 
     def _agree_on_error(self, error: Exception | None, call: str) -> None:
         """Raises ``error``, or where this rank has none an error of another rank, in ``call`` of all ranks. Collective."""

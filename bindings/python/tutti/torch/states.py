@@ -1,11 +1,14 @@
 """States of Tutti as values that ``torch.save`` writes and ``torch.load`` reads, also with ``weights_only=True``."""
 
+import collections
 import io
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
+
+_EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
 
 
 def to_tensor(state: bytes) -> torch.Tensor:
@@ -16,6 +19,44 @@ def to_tensor(state: bytes) -> torch.Tensor:
 def to_bytes(state: torch.Tensor) -> bytes:
     """The bytes that :func:`to_tensor` was given; ``torch.load`` may have put ``state`` on a GPU."""
     return state.cpu().numpy().tobytes()
+
+
+def weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What torch loads of ``state_dict``, with the versions of the modules that wrote it, which torch keeps beside it."""
+    weights = collections.OrderedDict({_EXTRA_STATE: None, **state_dict})
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        weights._metadata = metadata
+    return weights
+
+
+def strategy_state_of(extra: Any, place: str, saved_by: str) -> bytes:
+    """The state of the strategy in ``extra``, at ``place`` of an argument: in what get_extra_state() returned."""
+    by_rank = extra.get("state") if isinstance(extra, Mapping) else None
+    state = next(iter(by_rank.values())) if isinstance(by_rank, Mapping) and len(by_rank) == 1 else None
+    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        raise ValueError(f"{place} holds no state of a strategy: load what {saved_by} of a "
+                         "tutti.torch.DistributedDataParallel returned")
+    return to_bytes(state)
+
+
+def strategy_states_in(state_dicts: Sequence[Mapping[str, Any]]) -> list[bytes] | None:
+    """The states of the strategy in ``state_dicts``; None where there is none. ValueError where some lack theirs."""
+    found = [one.get(_EXTRA_STATE) for one in state_dicts]
+    missing = [f"state_dict[{index}]" for index, extra in enumerate(found) if extra is None]
+    if len(missing) == len(found):
+        return None
+    if missing:
+        raise some_are_missing(missing)
+    return [strategy_state_of(extra, f"load_state_dict: {_EXTRA_STATE!r}", "state_dict()") for extra in found]
+
+
+def some_are_missing(places: Sequence[str]) -> ValueError:
+    """The error that the states of the strategy are missing in ``places`` and not in others."""
+    return ValueError(f"load_state_dict: the state of the strategy, {_EXTRA_STATE!r}, is missing in {', '.join(places)}, and "
+                      "not in the others: load one checkpoint on all ranks; or, where a rank saved without the state, after "
+                      f"an exchange that failed, remove the key {_EXTRA_STATE} on all ranks, and the strategy starts anew "
+                      "from rank 0's weights")
 
 
 def _readable(value: Any) -> bool:
