@@ -224,6 +224,7 @@ def gets_wrong_states_on_one_rank(rank):
         with pytest.raises(ValueError, match="load_state_dict") as raised:
             model.load_state_dict(wrong if rank == 1 else good)
         assert rank == 1 or "rank 1" in str(raised.value), (name, raised.value)
+        assert "load_state_dict: load_state_dict" not in str(raised.value), (name, raised.value)
     with pytest.raises(ValueError, match="assign"):
         model.load_state_dict(good, assign=rank == 1)
     model.load_state_dict(good)
