@@ -187,6 +187,35 @@ def test_what_one_rank_cannot_load_is_an_error_of_all(strategy):
     run_ranks(2, cannot_load_on_one_rank, strategy)
 
 
+def trains_on_after_a_load_that_failed(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 2)
+    good = loaded(saved(model.state_dict()))
+    train(model, optimizer, rank, 2, first=2)
+    damaged = {**good, "_extra_state": {"state": {"of rank 1": torch.zeros(9, dtype=torch.uint8)}}}
+    for bad in ({key: value for key, value in good.items() if not key.endswith("weight")},
+                {**good, "module.0.weight": torch.zeros(1, 1)}, damaged):
+        with pytest.raises((RuntimeError, ValueError), match="0.weight|rank 1 has arguments=.* was not saved by"):
+            model.load_state_dict(bad if rank == 1 else good)
+        refusal = pytest.raises(ValueError, match="the last load_state_dict failed.* on some ranks alone: .*broadcast")
+        with refusal:
+            loss_of(model, rank)
+        with refusal:
+            optimizer.step()
+        if bad is damaged:
+            model.broadcast()
+            model.check_replicas()
+        else:
+            model.load_state_dict(good)
+        optimizer.zero_grad()
+        train(model, optimizer, rank, 2)
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "qadam:warmup_steps=1"])
+def test_a_load_that_failed_on_one_rank_ends_the_training_of_all(strategy):
+    run_ranks(2, trains_on_after_a_load_that_failed, strategy)
+
+
 def lacks_states_of_some_ranks(rank, strategy):
     model, optimizer = wrap(strategy)
     train(model, optimizer, rank, 2)

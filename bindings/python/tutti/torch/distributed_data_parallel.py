@@ -181,6 +181,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._buffer_places = [] if buffers == "leave" else _places_of(module, "_buffers")
         self._synchronizes = True
         self._steps_together = False
+        self._is_half_loaded = False  # weights were loaded, and nothing has made ranks equal since
         self._optimizers: list[torch.optim.Optimizer] = []
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []  # those in optimizers
         for one in optimizers:
@@ -328,6 +329,7 @@ class DistributedDataParallel(torch.nn.Module):
         """
         self._hand_over_buffers()
         self._replicas.broadcast()
+        self._is_half_loaded = False
 
     def weights_were_written(self) -> bool:
         """Whether weights that are exchanged were written since the last step, other than by a step.
@@ -474,6 +476,7 @@ class DistributedDataParallel(torch.nn.Module):
             error = failed
         self._agree_on_error(error, "load_strategy_state")
         self._replicas.load_state(strategy_states)
+        self._is_half_loaded = False
 
     def load_state_dict(
         self,
@@ -487,7 +490,9 @@ class DistributedDataParallel(torch.nn.Module):
         has neither residuals nor replicas, what one rank saved will do for all, as with stock DDP. Where the list's length
         is not the number of ranks now, all ranks get the weights of its first one. Where the state of the strategy is
         missing on all ranks, the strategy starts anew from rank 0's weights; missing on some, it is an error. Collective.
-        ValueError, on every rank, says what does not fit; the strategy's state is then unchanged.
+        What does not fit is an error on every rank: torch's own RuntimeError on a rank whose weights do not, ValueError
+        elsewhere. The strategy's state is then unchanged, and if weights may have been loaded on some ranks, forward and
+        steps are errors on all ranks until ``load_state_dict`` or ``broadcast`` succeeds.
         """
         error, result, mine, strategy_states = None, None, None, None
         try:
@@ -500,6 +505,7 @@ class DistributedDataParallel(torch.nn.Module):
             error = failed
         self._agree_on_error(error, "load_state_dict")
         begins_anew = self._begins_anew(strategy_states is None)
+        self._is_half_loaded = True
         try:
             result = super().load_state_dict(states.weights_of(mine), strict)
         except Exception as failed:
@@ -509,6 +515,7 @@ class DistributedDataParallel(torch.nn.Module):
             self.broadcast()
         else:
             self._replicas.load_state(strategy_states)
+        self._is_half_loaded = False
         return result
 
     def _begins_anew(self, lacks_state: bool) -> bool:
@@ -568,6 +575,10 @@ class DistributedDataParallel(torch.nn.Module):
             self._buffer_places = _places_of(self.module, "_buffers")
 
     def _check_module(self) -> None:
+        if self._is_half_loaded:
+            raise ValueError("tutti: the last load_state_dict failed, so weights may be loaded on some ranks alone: call "
+                             "load_state_dict with a checkpoint that fits, or broadcast(), which takes the weights of rank "
+                             "0 as they are, on all ranks before the training goes on")
         if _hold(self._places):
             return
         now = dict(self._exchanged(self.module.named_parameters(remove_duplicate=False)))
