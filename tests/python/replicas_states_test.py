@@ -68,7 +68,7 @@ def saves_after_a_failure(rank, strategy):
         train(model, optimizer, rank, 1)
     with pytest.raises(RuntimeError, match="the state cannot be saved: .*enough"):
         model.strategy_state()
-    with pytest.warns(UserWarning, match="cannot be saved: .*enough.* weights alone"):
+    with pytest.warns(UserWarning, match="cannot be saved: .*enough.* weights alone, which may be half exchanged"):
         state = model.state_dict()
     assert state["_extra_state"] is None
     torch.nn.Sequential(*net()).load_state_dict(
@@ -91,6 +91,24 @@ def saves_after_calls_that_do_not_match(rank):
 
 def test_the_weights_alone_are_saved_after_calls_that_do_not_match():
     run_ranks(2, saves_after_calls_that_do_not_match)
+
+
+def saves_after_a_load_in_which_a_rank_died(rank):
+    model, optimizer = wrap("low_precision_decentralized")
+    train(model, optimizer, rank, 2)
+    good = loaded(saved(model.state_dict()))
+    if rank == 1:
+        torch.nn.Module.load_state_dict = lambda *_: os._exit(3)
+    with pytest.raises(dist.DistBackendError, match="rank 1"):
+        model.load_state_dict(good)
+    with pytest.raises(RuntimeError, match="the state cannot be saved: the last load_state_dict failed"):
+        model.strategy_state()
+    with pytest.warns(UserWarning, match="load_state_dict failed.* weights alone, which may be half exchanged"):
+        assert model.state_dict()["_extra_state"] is None
+
+
+def test_the_weights_alone_are_saved_after_a_load_in_which_a_rank_died():
+    run_ranks(2, saves_after_a_load_in_which_a_rank_died, may_die=[1])
 
 
 def saves(rank, strategy):

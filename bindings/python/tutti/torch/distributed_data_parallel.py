@@ -441,18 +441,22 @@ class DistributedDataParallel(torch.nn.Module):
     def get_extra_state(self) -> dict[str, Any] | None:
         """What later steps depend on beside weights, buffers and gradients; a part of ``state_dict()``.
 
-        The state is this rank's own: save it on each rank, between two steps. None, with a warning, after an exchange that
-        failed: ``state_dict()`` then has the weights alone, and a strategy that loads it starts anew.
+        The state is this rank's own: save it on each rank, between two steps. None, with a warning, after an exchange or
+        a ``load_state_dict`` that failed: ``state_dict()`` then has the weights alone, which may be half exchanged, and a
+        strategy that loads it on all ranks starts anew.
         """
         try:
             return self.strategy_state()
         except RuntimeError as error:
-            warnings.warn(f"{error}: state_dict() has the weights alone, and a strategy that loads it starts anew",
-                          stacklevel=2)
+            warnings.warn(f"{error}: state_dict() has the weights alone, which may be half exchanged, and a strategy that "
+                          "loads it starts anew", stacklevel=2)
             return None
 
     def strategy_state(self) -> dict[str, Any]:
-        """The state of ``get_extra_state()``; raises the error of an exchange that failed."""
+        """The state of ``get_extra_state()``; raises the error of an exchange or a ``load_state_dict`` that failed."""
+        if self._is_half_loaded:
+            raise RuntimeError("tutti: the state cannot be saved: the last load_state_dict failed, so it may not be that of "
+                               "the weights")
         # The tensor is named by the rank: torch.distributed.checkpoint keeps one of the values that ranks give one name.
         name = f"rank {self.process_group.rank()} of {self.process_group.size()}"
         return {"strategy": self.strategy, "state": {name: states.to_tensor(self._replicas.save_state())}}
