@@ -93,6 +93,24 @@ def test_the_weights_alone_are_saved_after_calls_that_do_not_match():
     run_ranks(2, saves_after_calls_that_do_not_match)
 
 
+def saves_after_a_broadcast_that_failed_in_the_middle(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 2)
+    if rank == 0:
+        model._replicas.agree_on_mistake("")  # the first of the calls of broadcast(), after which rank 1 waits for weights
+        tutti.torch._core().abort_all_groups("enough")
+        return
+    with pytest.raises(RuntimeError, match="enough"):
+        model.broadcast()
+    with pytest.warns(UserWarning, match="cannot be saved: .*enough.* weights alone, which may be half exchanged"):
+        assert model.state_dict()["_extra_state"] is None
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "decentralized"])
+def test_the_weights_alone_are_saved_after_a_broadcast_that_failed_in_the_middle(strategy):
+    run_ranks(2, saves_after_a_broadcast_that_failed_in_the_middle, strategy)
+
+
 def saves_after_a_load_in_which_a_rank_died(rank):
     model, optimizer = wrap("low_precision_decentralized")
     train(model, optimizer, rank, 2)

@@ -128,8 +128,8 @@ class DataParallel {
   void Stop() { replicas_.synchronizer().Stop(); }
 
   // The state of the Synchronizer. A checkpoint is this state together with the module and its optimizer
-  // (docs/checkpoints.md). SaveState throws after an exchange that failed. LoadState is collective, and comes last,
-  // after the weights were restored.
+  // (docs/checkpoints.md). SaveState throws after an exchange or a Broadcast that failed. LoadState is collective, and
+  // comes last, after the weights were restored.
   std::string SaveState() const { return replicas_.SaveState(); }
   void LoadState(const std::vector<std::string>& states) { replicas_.LoadState(states); }
 

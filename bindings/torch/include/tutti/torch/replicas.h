@@ -130,9 +130,9 @@ class Replicas {
     place_->ThrowIfError(synchronizer_->SetLossScale(scale));
   }
 
-  // The state of the Synchronizer; SaveState throws after an exchange that failed. LoadState is collective and comes
-  // last, after the weights were restored.
-  std::string SaveState() const { return place_->SavedOrThrow(synchronizer_->SaveState()); }
+  // The state of the Synchronizer; SaveState throws after an exchange or a Broadcast that failed. LoadState is
+  // collective and comes last, after the weights were restored.
+  std::string SaveState() const { return place_->SavedOrThrow(is_half_broadcast_ ? "" : synchronizer_->SaveState()); }
   void LoadState(const std::vector<std::string>& states);
 
   // Throws, on every rank, the mistakes that ranks have found in arguments of theirs; empty: none. Collective.
@@ -192,6 +192,7 @@ class Replicas {
   std::uintptr_t optimizer_ = 0;                              // of the update under way, or the last one
   std::unordered_map<std::uintptr_t, std::int64_t> used_by_;  // exchanged_backwards() at the last update of each
   std::int64_t equal_after_ = 0;                              // exchanged_backwards() when buffers were made equal
+  bool is_half_broadcast_ = false;                            // the last Broadcast has failed in the middle
   bool updating_ = false;                                     // the weights change inside an update now
   bool update_failed_ = false;   // an exception, perhaps of a backward() inside it, has ended the last update
   bool steps_together_ = false;  // all ranks make the update under way together
@@ -296,9 +297,11 @@ inline void Replicas::Broadcast() {
   FollowStream(*synchronizer_, device_);
   // First the strategy forgets the old weights: when the broadcast has ended, no rank sends what it learnt of them.
   place_->ThrowIfError(synchronizer_->Restart());
+  is_half_broadcast_ = true;
   TensorMemory state(Replicated());
   place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
+  is_half_broadcast_ = false;
   for (const NamedTensor& written : Replicated()) CountWrite(written.tensor);
   BeginForward();
 }
@@ -411,6 +414,7 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
   place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
   FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
+  is_half_broadcast_ = false;  // the weights are those of the checkpoint
   CountWrites();
   BeginForward();
 }
