@@ -267,8 +267,10 @@ class Synchronizer {
   // Sets all gradients to zero.
   void ZeroGradients();
 
-  // Compares fields that the users of this synchronizer must have in common: see Agree in agreement.h. Collective.
-  absl::Status Agree(const AgreementFields& fields, const absl::Status& mistake = absl::OkStatus());
+  // Compares fields that the users of this synchronizer must have in common in a call of theirs, which `name` names:
+  // see Agree in agreement.h. Collective.
+  absl::Status Agree(absl::string_view name, const AgreementFields& fields,
+                     const absl::Status& mistake = absl::OkStatus());
 
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
   // sizes on all ranks, else InvalidArgument, on every rank, names the rank and the range, as it does for a range

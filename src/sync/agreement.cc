@@ -34,8 +34,8 @@ absl::Status CompareNames(absl::Span<const std::string> lists) {
   for (std::size_t rank = 1; rank < lists.size(); ++rank) {
     const std::string name = FirstValue(lists[rank]);
     if (name == of_rank_0) continue;
-    return absl::FailedPreconditionError(absl::StrCat("the ranks make different calls: rank ", rank, " agrees on '",
-                                                      name, "', rank 0 on '", of_rank_0, "'"));
+    return absl::FailedPreconditionError(absl::StrCat("the ranks make different calls: rank ", rank, " is in '", name,
+                                                      "', rank 0 in '", of_rank_0, "'"));
   }
   return absl::OkStatus();
 }
@@ -107,7 +107,7 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
 }
 
 absl::Status AgreeOnMemory(Communicator& communicator, const Caller& caller, const absl::Status& made) {
-  absl::Status on_all = Agree(communicator, "memory", {}, made, caller.Sign(Purpose::kState, 0, {}));
+  absl::Status on_all = Agree(communicator, "memory of an exchange", {}, made, caller.Sign(Purpose::kState, 0, {}));
   const bool ranks_differ = absl::IsInvalidArgument(on_all) && communicator.status().ok();
   if (!ranks_differ || absl::IsInvalidArgument(made)) return on_all;
   return absl::ResourceExhaustedError(on_all.message());

@@ -224,7 +224,7 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   for (const Weights& of_parameter : optimizer->weights_) {
     mistake.Update(optimizer->memory().Check(of_parameter.data));
   }
-  if (absl::Status agreed = synchronizer.Agree(fields, mistake); !agreed.ok()) return agreed;
+  if (absl::Status agreed = synchronizer.Agree("QAdam::Create", fields, mistake); !agreed.ok()) return agreed;
   const SyncContext& context = synchronizer.impl_->context;
   absl::Status allocated = AgreeOnMemory(context.communicator, context.caller, optimizer->Allocate());
   if (!allocated.ok()) return allocated;
@@ -337,8 +337,8 @@ absl::StatusOr<bool> QAdam::VarianceSettled() {
   if (step_ < warmup_steps_) return false;
   // All ranks have the same variance and so decide alike; a rank that differed would run another plan than its peers,
   // which would wait for it.
-  absl::Status agreed =
-      synchronizer_.Agree({{"steps of the optimizer", absl::StrCat(step_)}, {"norm of the variance", Exactly(norm)}});
+  absl::Status agreed = synchronizer_.Agree(
+      "QAdam::Step", {{"steps of the optimizer", absl::StrCat(step_)}, {"norm of the variance", Exactly(norm)}});
   if (!agreed.ok()) return agreed;
   return norm >= kSettledRatio * last && last >= kSettledRatio * norm;
 }

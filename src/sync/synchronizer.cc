@@ -171,8 +171,8 @@ bool Synchronizer::synchronize() const { return impl_->context.synchronize; }
 
 void Synchronizer::ZeroGradients() { impl_->exchange->ZeroGradients(); }
 
-absl::Status Synchronizer::Agree(const AgreementFields& fields, const absl::Status& mistake) {
-  return tutti::Agree(impl_->context.communicator, "users", fields, mistake, impl_->exchange->Call(Purpose::kState));
+absl::Status Synchronizer::Agree(absl::string_view name, const AgreementFields& fields, const absl::Status& mistake) {
+  return tutti::Agree(impl_->context.communicator, name, fields, mistake, impl_->exchange->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {

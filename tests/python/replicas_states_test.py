@@ -97,7 +97,8 @@ def saves_after_a_broadcast_that_failed_in_the_middle(rank, strategy):
     model, optimizer = wrap(strategy)
     train(model, optimizer, rank, 2)
     if rank == 0:
-        model._replicas.agree_on_mistake("")  # the first of the calls of broadcast(), after which rank 1 waits for weights
+        # The first of the calls of broadcast(), after which rank 1 waits for weights.
+        model._replicas.agree_on_mistake("Broadcast", "")
         tutti.torch._core().abort_all_groups("enough")
         return
     with pytest.raises(RuntimeError, match="enough"):

@@ -490,7 +490,7 @@ TEST(Synchronizer, WorksWhateverSchedulesAreNamed) {
       ASSERT_TRUE(overflow.ok()) << overflow.status();
       EXPECT_TRUE(*overflow);
       EXPECT_EQ(synchronizer->SetLossScale(2), absl::OkStatus());
-      EXPECT_EQ(synchronizer->Agree({{"a", "1"}}), absl::OkStatus());
+      EXPECT_EQ(synchronizer->Agree("fields", {{"a", "1"}}), absl::OkStatus());
       float weight = static_cast<float>(world.rank());
       EXPECT_EQ(synchronizer->BroadcastState({{{&weight, 4, "w"}}}), absl::OkStatus());
       EXPECT_EQ(weight, 0);
@@ -535,10 +535,10 @@ TEST(Synchronizer, AgreesOnFieldsInOneOrderOnly) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
     ASSERT_NE(synchronizer, nullptr);
     AgreementFields fields = {{"a", "1"}, {"b", "2"}};
-    EXPECT_EQ(synchronizer->Agree(fields), absl::OkStatus());
+    EXPECT_EQ(synchronizer->Agree("fields", fields), absl::OkStatus());
     if (world.rank() == 1) std::swap(fields[0], fields[1]);
-    EXPECT_EQ(synchronizer->Agree(fields),
-              absl::InvalidArgumentError("agreement 'users': rank 1 has the fields of rank 0 in another order"));
+    EXPECT_EQ(synchronizer->Agree("fields", fields),
+              absl::InvalidArgumentError("agreement 'fields': rank 1 has the fields of rank 0 in another order"));
   });
 }
 
@@ -546,7 +546,7 @@ TEST(Synchronizer, SaysWhereRanksMakeDifferentCalls) {
   RunWorld(3, [](Communicator& world) {
     EXPECT_EQ(Agree(world, world.rank() == 1 ? "the states" : "the weights", {{"a", "1"}}),
               absl::FailedPreconditionError(
-                  "the ranks make different calls: rank 1 agrees on 'the states', rank 0 on 'the weights'"));
+                  "the ranks make different calls: rank 1 is in 'the states', rank 0 in 'the weights'"));
     EXPECT_EQ(Agree(world, "the weights", {}), absl::OkStatus());
   });
 }

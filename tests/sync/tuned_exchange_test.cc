@@ -89,7 +89,7 @@ TEST(TunedExchange, SumsInEveryStepAndEndsAsItSaid) {
       // All ranks report the same, and so have the same buckets.
       std::string text = ToString(report.choice.tuning);
       for (const TuningTrial& trial : report.trials) text += ToString(trial.tuning) + std::to_string(trial.seconds);
-      EXPECT_EQ(synchronizer->Agree({{"tuning", text}}), absl::OkStatus());
+      EXPECT_EQ(synchronizer->Agree("tuning", {{"tuning", text}}), absl::OkStatus());
       const std::int64_t moves = synchronizer->moves();
       for (int more = 0; more < 12; ++more) {
         synchronizer->ZeroGradients();

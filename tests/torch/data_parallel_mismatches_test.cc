@@ -175,6 +175,16 @@ TEST(FrozenParameters, ThatCannotBeWrittenAreAnErrorOnAllRanks) {
   }
 }
 
+TEST_P(MismatchedSteps, DifferentCallsAreNamed) {
+  RunWorld(2, Options(), [](Communicator& world) {
+    Linear net(4, 2);
+    DataParallel replicas(world, *net);
+    EXPECT_THAT(ErrorOf([&] { world.rank() == 0 ? replicas.CheckReplicas() : replicas.Broadcast(); }),
+                HasSubstr("the ranks make different calls: rank 1 is in 'Broadcast', rank 0 in 'CheckReplicas'"));
+    replicas.CheckReplicas();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MismatchedSteps, ::testing::Values(Mapping::kAuto, Mapping::kNever),
                          [](const auto& test) { return test.param == Mapping::kAuto ? "Mapped" : "Messages"; });
 

@@ -175,7 +175,7 @@ void DefineModelReplicas(py::module_& module) {
       .def("flush", OfReplicas(&nn::Replicas::Flush))
       .def("agree_on_overflow", OfReplicas(&nn::Replicas::AgreeOnOverflow), py::arg("mine"))
       .def("set_loss_scale", OfReplicas(&nn::Replicas::SetLossScale), py::arg("scale"))
-      .def("agree_on_mistake", OfReplicas(&nn::Replicas::AgreeOnMistake), py::arg("mistake"))
+      .def("agree_on_mistake", OfReplicas(&nn::Replicas::AgreeOnMistake), py::arg("call"), py::arg("mistake"))
       .def("on_any_rank", OfReplicas(&nn::Replicas::OnAnyRank), py::arg("mine"))
       .def("weights_were_written", OfReplicas(&nn::Replicas::WeightsWereWritten))
       .def("check_replicas", OfReplicas(&nn::Replicas::CheckReplicas))

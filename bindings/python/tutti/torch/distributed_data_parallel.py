@@ -537,7 +537,7 @@ class DistributedDataParallel(torch.nn.Module):
         """Raises ``error``, or where this rank has none an error of another rank, in ``call`` of all ranks. Collective."""
         mistake = "" if error is None else str(error) or type(error).__name__
         try:
-            self._replicas.agree_on_mistake(mistake if not mistake or mistake.startswith(call) else f"{call}: {mistake}")
+            self._replicas.agree_on_mistake(call, mistake if not mistake or mistake.startswith(call) else f"{call}: {mistake}")
         except ValueError:
             if error is None:
                 raise

@@ -75,9 +75,9 @@ inline void BroadcastOptimizer(Replicas& replicas, torch::optim::Optimizer& opti
   std::string bytes;
   absl::Status mistake;
   if (sends) mistake = SaveOptimizer(optimizer, bytes);
-  ThrowIfError(synchronizer.Agree(CommonOf(optimizer), mistake));
+  ThrowIfError(synchronizer.Agree("BroadcastOptimizer", CommonOf(optimizer), mistake));
   replicas.BroadcastOptimizerState(bytes);
-  if (sends) return ThrowIfError(synchronizer.Agree(StateOf(optimizer)));
+  if (sends) return ThrowIfError(synchronizer.Agree("BroadcastOptimizer", StateOf(optimizer)));
 
   // torch::load would keep the state of a parameter for which it finds none.
   auto before = std::exchange(optimizer.state(), {});
@@ -90,7 +90,7 @@ inline void BroadcastOptimizer(Replicas& replicas, torch::optim::Optimizer& opti
     // The bytes name rank 0's GPU, which may be another one than this rank's.
     torch::load(optimizer, received, replicas.device());
   });
-  absl::Status loaded = synchronizer.Agree(StateOf(optimizer), mistake);
+  absl::Status loaded = synchronizer.Agree("BroadcastOptimizer", StateOf(optimizer), mistake);
   if (loaded.ok()) return;
   optimizer.state() = std::move(before);
   for (std::size_t g = 0; g < options.size(); ++g) {

@@ -69,7 +69,7 @@ inline QAdamUpdate::QAdamUpdate(Replicas& replicas, const std::vector<std::vecto
   Synchronizer& synchronizer = replicas_.synchronizer();
   absl::StatusOr<std::vector<tutti::QAdam::Weights>> weights = FindWeights(parameters);
   absl::StatusOr<std::vector<tutti::QAdam::Group>> options = groups_();
-  ThrowIfError(synchronizer.Agree({}, weights.ok() ? options.status() : weights.status()));
+  ThrowIfError(synchronizer.Agree("QAdam", {}, weights.ok() ? options.status() : weights.status()));
   optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, *std::move(weights), *std::move(options)));
   ThrowIfError(Refresh());
   // This object stands between synchronizer and optimizer, to see the present options and places of parameters.

@@ -135,8 +135,8 @@ class Replicas {
   std::string SaveState() const { return place_->SavedOrThrow(is_half_broadcast_ ? "" : synchronizer_->SaveState()); }
   void LoadState(const std::vector<std::string>& states);
 
-  // Throws, on every rank, the mistakes that ranks have found in arguments of theirs; empty: none. Collective.
-  void AgreeOnMistake(const std::string& mistake);
+  // Throws, on every rank, the mistakes that ranks have found in arguments of `call`; empty: none. Collective.
+  void AgreeOnMistake(const std::string& call, const std::string& mistake);
   // Whether `mine` is true on any rank. Collective.
   bool OnAnyRank(bool mine);
 
@@ -293,7 +293,7 @@ inline void Replicas::Broadcast() {
   common.insert(common.end(), buffers_in_words_.begin(), buffers_in_words_.end());
   absl::Status mistake = CheckPlaces();
   mistake.Update(buffers_fit_);
-  place_->ThrowIfError(synchronizer_->Agree(common, mistake));
+  place_->ThrowIfError(synchronizer_->Agree("Broadcast", common, mistake));
   FollowStream(*synchronizer_, device_);
   // First the strategy forgets the old weights: when the broadcast has ended, no rank sends what it learnt of them.
   place_->ThrowIfError(synchronizer_->Restart());
@@ -411,7 +411,7 @@ inline void Replicas::Flush() {
 }
 
 inline void Replicas::LoadState(const std::vector<std::string>& states) {
-  place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
+  place_->ThrowIfError(synchronizer_->Agree("LoadState", {}, CheckPlaces()));
   FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
   is_half_broadcast_ = false;  // the weights are those of the checkpoint
@@ -433,7 +433,7 @@ inline void Replicas::SynchronizeBuffers() {
   const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
   absl::Status status = Timed([&] {
     if (changed.empty()) return absl::OkStatus();
-    return synchronizer_->Agree(buffers_in_words_, buffers_fit_);
+    return synchronizer_->Agree("buffers", buffers_in_words_, buffers_fit_);
   });
   if (status.ok()) {
     const CallOptions call = synchronizer_->OwnCall({.schedule = &kSelectorsChoice, .caller_drives = true});
@@ -449,8 +449,9 @@ inline void Replicas::SynchronizeBuffers() {
   place_->ThrowIfError(status);
 }
 
-inline void Replicas::AgreeOnMistake(const std::string& mistake) {
-  ThrowIfError(synchronizer_->Agree({}, mistake.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistake)));
+inline void Replicas::AgreeOnMistake(const std::string& call, const std::string& mistake) {
+  ThrowIfError(
+      synchronizer_->Agree(call, {}, mistake.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistake)));
 }
 
 inline bool Replicas::OnAnyRank(bool mine) {
@@ -470,7 +471,7 @@ inline SyncStatistics Replicas::TakeStatistics() {
 }
 
 inline void Replicas::CheckReplicas() {
-  place_->ThrowIfError(synchronizer_->Agree({}, model_.check()));
+  place_->ThrowIfError(synchronizer_->Agree("CheckReplicas", {}, model_.check()));
   FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->CheckState(TensorMemory(Replicated()).memory()));
 }
