@@ -97,8 +97,8 @@ def saves_after_a_broadcast_that_failed_in_the_middle(rank, strategy):
     model, optimizer = wrap(strategy)
     train(model, optimizer, rank, 2)
     if rank == 0:
-        # The first of the calls of broadcast(), after which rank 1 waits for weights.
-        model._replicas.agree_on_mistake("Broadcast", "")
+        for call in ("broadcast", "Broadcast"):  # the first calls of broadcast(), after which rank 1 waits for weights
+            model._replicas.agree_on_mistake(call, "")
         tutti.torch._core().abort_all_groups("enough")
         return
     with pytest.raises(RuntimeError, match="enough"):
@@ -513,12 +513,15 @@ def test_weights_that_change_outside_of_steps():
 def changes_the_module(rank, strategy):
     model, _ = wrap(strategy)
     model.module.load_state_dict({key: value.clone() for key, value in net().state_dict().items()}, assign=True)
-    with pytest.raises(ValueError, match="0.weight was replaced .*assign=True.* wrap the module anew"):
-        loss_of(model, rank)
+    for call in (model.check_replicas, model.flush, model.broadcast, lambda: loss_of(model, rank)):
+        with pytest.raises(ValueError, match="0.weight was replaced .*assign=True.* wrap the module anew"):
+            call()
     model, _ = wrap(strategy)
-    model.module.append(torch.nn.Linear(3, 3))
-    with pytest.raises(ValueError, match="3.weight was registered"):
-        loss_of(model, rank)
+    if rank == 1:
+        model.module.append(torch.nn.Linear(3, 3))
+    for call in (model.check_replicas, model.broadcast):
+        with pytest.raises(ValueError, match="3.weight was registered"):
+            call()
     module = net()
     module[0].bias.requires_grad_(False)
     model, _ = wrap(strategy, module)

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import io
-import operator
 import sys
 import warnings
 import weakref
@@ -16,24 +15,11 @@ import torch.distributed as dist
 import tutti.torch
 from tutti.torch import optimizer_steps, states
 from tutti.torch.checks import check_bucket_cap_mb, check_flag, check_loss_scale, check_optimizer
+from tutti.torch.places import hold, places_of
 from tutti.torch.qadam import QAdam, with_warmup_of
 
 # Attributes of a module that list names of parameters and buffers which each rank has for itself: torch's and Bagua's.
 _IGNORE = ("_ddp_params_and_buffers_to_ignore", "_bagua_params_and_buffers_to_ignore")
-
-
-_Places = list[tuple[dict[str, Any], list[Any]]]
-
-
-def _places_of(module: torch.nn.Module, kind: str) -> _Places:
-    """The tables of a kind, and those of children, of all modules inside, and what is in them: quick to compare."""
-    return [(table, list(table.values()))
-            for inner in module.modules() for table in (getattr(inner, kind), inner._modules)]
-
-
-def _hold(places: _Places) -> bool:
-    """Whether the tables still have in them what they had."""
-    return all(len(table) == len(values) and all(map(operator.is_, table.values(), values)) for table, values in places)
 
 
 def ignored_in(module: torch.nn.Module) -> set[str]:
@@ -176,9 +162,9 @@ class DistributedDataParallel(torch.nn.Module):
             backend, parameters, named_buffers, with_warmup_of(optimizers, strategy), buffers, find_unused_parameters,
             _bucket_bytes(bucket_cap_mb), autotune)
         self._names = dict(self._exchanged(module.named_parameters(remove_duplicate=False)))
-        self._places = _places_of(module, "_parameters")
+        self._places = places_of(module, "_parameters")
         # Empty where each rank has its own buffers, which nobody asks for.
-        self._buffer_places = [] if buffers == "leave" else _places_of(module, "_buffers")
+        self._buffer_places = [] if buffers == "leave" else places_of(module, "_buffers")
         self._synchronizes = True
         self._steps_together = False
         self._is_half_loaded = False  # weights were loaded, and nothing has made ranks equal since
@@ -194,6 +180,7 @@ class DistributedDataParallel(torch.nn.Module):
     def forward(self, *inputs: Any, **arguments: Any) -> Any:
         # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
         # the hook, too.
+        self._check_loaded()
         self._check_module()
         self._replicas.note_forward()
         if not self._optimizers and self._replicas.buffers_are_due:  # nobody tells of a step, in which that is done
@@ -319,6 +306,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Leaves weights alone that the strategy keeps equal anyway. Collective.
         """
+        self._check_module()
         self._hand_over_buffers()
         self._replicas.flush()
 
@@ -327,6 +315,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         With ``buffers="leave"`` buffers stay each rank's own. Collective.
         """
+        self._check_module_on_all_ranks("broadcast")
         self._hand_over_buffers()
         self._replicas.broadcast()
         self._is_half_loaded = False
@@ -392,6 +381,7 @@ class DistributedDataParallel(torch.nn.Module):
         With a strategy that exchanges weights they are equal after :meth:`flush`. With ``buffers="leave"`` buffers are
         not compared. Collective.
         """
+        self._check_module_on_all_ranks("check_replicas")
         self._hand_over_buffers()
         self._replicas.check_replicas()
 
@@ -562,7 +552,9 @@ class DistributedDataParallel(torch.nn.Module):
         return [(name, tensor) for name, tensor in tensors if name not in self._ignored]
 
     def _begin_update(self, uses_gradients: bool, optimizer: int = 0) -> None:
-        self._check_module()  # a module that `with_bagua` has given a wrapper never calls forward() of the wrapper
+        # A module that `with_bagua` has given a wrapper never calls forward() of the wrapper.
+        self._check_loaded()
+        self._check_module()
         self._replicas.begin_update(uses_gradients, optimizer)
 
     def _end_update(self) -> None:
@@ -574,16 +566,26 @@ class DistributedDataParallel(torch.nn.Module):
 
         Called before every call that makes buffers equal.
         """
-        if not _hold(self._buffer_places):
+        if not hold(self._buffer_places):
             self._replicas.set_buffers(self._exchanged(self.module.named_buffers(remove_duplicate=False)))
-            self._buffer_places = _places_of(self.module, "_buffers")
+            self._buffer_places = places_of(self.module, "_buffers")
 
-    def _check_module(self) -> None:
+    def _check_loaded(self) -> None:
         if self._is_half_loaded:
             raise ValueError("tutti: the last load_state_dict failed, so weights may be loaded on some ranks alone: call "
                              "load_state_dict with a checkpoint that fits, or broadcast(), which takes the weights of rank "
                              "0 as they are, on all ranks before the training goes on")
-        if _hold(self._places):
+
+    def _check_module_on_all_ranks(self, call: str) -> None:
+        error = None
+        try:
+            self._check_module()
+        except ValueError as failed:
+            error = failed
+        self._agree_on_error(error, call)
+
+    def _check_module(self) -> None:
+        if hold(self._places):
             return
         now = dict(self._exchanged(self.module.named_parameters(remove_duplicate=False)))
         for name in [*self._names, *now]:
@@ -593,4 +595,4 @@ class DistributedDataParallel(torch.nn.Module):
                     f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
                     "so the ranks do not exchange it as it is now: delete this wrapper and wrap the module anew, or call "
                     "with_bagua again, after every change of its parameters")
-        self._places = _places_of(self.module, "_parameters")  # modules without parameters have come or gone
+        self._places = places_of(self.module, "_parameters")  # modules without parameters have come or gone
