@@ -228,9 +228,12 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
     }
     if (!MayComeYet(store.status())) return store;
     if (LeftUntil(end_ns) < pause) {
-      return absl::DeadlineExceededError(absl::StrCat("rank ", identity.rank, " has not found rank 0 of job '",
-                                                      job.job_id, "' in time", kOnThisNode, ": ",
-                                                      store.status().message()));
+      // Rank 0 of an earlier job may have been found until now, but who is refused to the end has found its own.
+      const bool refused = absl::IsPermissionDenied(store.status()) || absl::IsAlreadyExists(store.status());
+      return absl::Status(refused ? store.status().code() : absl::StatusCode::kDeadlineExceeded,
+                          absl::StrCat("rank ", identity.rank,
+                                       refused ? " has not been let into job '" : " has not found rank 0 of job '",
+                                       job.job_id, "' in time: ", store.status().message(), kOnThisNode));
     }
     absl::SleepFor(pause);
     pause = std::min(2 * pause, absl::Milliseconds(50));

@@ -181,6 +181,17 @@ TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("ranks of several nodes meet at TUTTI_RENDEZVOUS=host:port)"));
 }
 
+TEST(JoinOnNodeTest, SaysThatARankIsNotLetIn) {
+  TemporaryDirectory directory;
+  const std::int64_t end_ns = NanosIn(absl::Seconds(1));
+  std::thread rank_0([&] { EXPECT_FALSE(JoinOnNode(Of(0, 2), RandomJobSecret(), directory.path(), end_ns).ok()); });
+  const absl::Status stranger = JoinOnNode(Of(1, 2), RandomJobSecret(), directory.path(), end_ns).status();
+  EXPECT_EQ(stranger.code(), absl::StatusCode::kPermissionDenied) << stranger;
+  EXPECT_THAT(std::string(stranger.message()),
+              HasSubstr("rank 1 has not been let into job 'job epoch 0' in time: store server"));
+  rank_0.join();
+}
+
 Identity OnTwoNodes(Rank rank) { return {rank, 2, 0, 1, "job", "tutti", 0}; }
 
 // The bound on the time of an attempt that is made again, with twice the time, where the machine was too slow.
