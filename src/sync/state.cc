@@ -56,13 +56,18 @@ absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMem
   return Agree(communicator, "state", std::move(fields), mistake, call);
 }
 
+absl::Status AgreeOnSizes(Communicator& communicator, absl::Span<const StateMemory> memory, const absl::Status& mistake,
+                          const CallOptions& call) {
+  return AgreeOnRanges(communicator, memory, "bytes", mistake, call,
+                       [&](std::size_t i) { return absl::StrCat(memory[i].bytes); });
+}
+
 }  // namespace
 
 absl::Status BroadcastState(Communicator& communicator, BucketMemory& where, absl::Span<const StateMemory> memory,
                             const CallOptions& call) {
   // A rank with a mistake takes part in the agreement, because its peers would wait for it in a broadcast.
-  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", CheckRanges(where, memory), call,
-                                     [&](std::size_t i) { return absl::StrCat(memory[i].bytes); });
+  absl::Status sizes = AgreeOnSizes(communicator, memory, CheckRanges(where, memory), call);
   if (!sizes.ok()) return sizes;
   CallOptions driven = call;
   driven.caller_drives = true;
@@ -84,7 +89,7 @@ absl::Status CheckState(Communicator& communicator, BucketMemory& where, absl::S
     hashes.push_back(hash.value_or(0));
   }
   // A rank that could not read its memory has no hash: the replicas need not differ.
-  if (absl::Status read = Agree(communicator, "state", {}, mistake, call); !read.ok()) return read;
+  if (absl::Status read = AgreeOnSizes(communicator, memory, mistake, call); !read.ok()) return read;
   absl::Status equal = AgreeOnRanges(communicator, memory, "hash", absl::OkStatus(), call, [&](std::size_t i) {
     return absl::StrCat(absl::Hex(hashes[i], absl::kZeroPad16));
   });

@@ -470,6 +470,10 @@ TEST(Synchronizer, RefusesStateWithoutMemoryOnEveryRank) {
         }
       }
     }
+    const StateMemory shorter[] = {{weights.data(), world.rank() == 1 ? 400 : 4096, "w"}};
+    for (const absl::Status& refused : {synchronizer->BroadcastState(shorter), synchronizer->CheckState(shorter)}) {
+      EXPECT_EQ(refused, absl::InvalidArgumentError("rank 1 has bytes of w=400, rank 0 has 4096"));
+    }
     EXPECT_EQ(world.status(), absl::OkStatus());
     EXPECT_EQ(synchronizer->BroadcastState({right}), absl::OkStatus());
   });
