@@ -40,8 +40,16 @@ absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Ra
   const auto other =
       std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.node != places[0].node; }) -
       places.begin();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "ranks 0 and ", other, " are on different nodes, and nothing says which network interface joins them: ", remedy));
+  std::string loopback;  // equal on all ranks
+  for (const std::ptrdiff_t i : {std::ptrdiff_t{0}, other}) {
+    const std::string& address = places[static_cast<std::size_t>(i)].address;
+    if (loopback.empty() && IsLoopbackAddress(address)) {
+      loopback = absl::StrCat(" (that of rank ", i, ", ", address, ", leads to no other node)");
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("ranks 0 and ", other, " are on different nodes, and nothing says which network interface ",
+                   "joins them", loopback, ": ", remedy));
 }
 
 absl::StatusOr<InterfaceChoice> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns) {

@@ -111,7 +111,10 @@ absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::strin
     if (!collective.ok()) return collective.status();
     absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
     if (!schedule.ok()) return schedule.status();
-    schedules[*collective] = *schedule;
+    if (!schedules.emplace(*collective, *schedule).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", entry, "' is the second schedule of ", parts.first, ", must be the only one"));
+    }
   }
   return schedules;
 }

@@ -410,6 +410,8 @@ TEST(CommunicatorArenaTest, ARankWithoutRoomForACommunicatorIsNamedByAll) {
 
 TEST(CommunicatorSchedulesTest, AWrongEntryIsNamed) {
   for (const auto& [schedules, text] : std::vector<std::pair<std::string, std::string>>{
+           {"all_reduce=ring,all_reduce=direct",
+            "'all_reduce=direct' is the second schedule of all_reduce, must be the only one"},
            {"ring", "schedules=ring: 'ring' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring"},
            {"barrier=direct,all_reduce",
             "schedules=barrier=direct,all_reduce: 'all_reduce' is not of the form COLLECTIVE=SCHEDULE"},

@@ -36,7 +36,8 @@ TEST(WayToOthersTest, AnErrorIsTheSameOnEveryRank) {
   const std::vector<RankPlace> wrong = {{"a", "10.0.0.1", ""}, {"b", "", "GLOO_SOCKET_IFNAME=x is nothing"}};
   for (const Rank rank : {0, 1, 2}) {
     EXPECT_THAT(WayOf(lost, rank), HasSubstr("ranks 0 and 2 are on different nodes, and nothing says which network "
-                                             "interface joins them: set TUTTI_INTERFACE"));
+                                             "interface joins them (that of rank 0, 127.0.0.1, leads to no other "
+                                             "node): set TUTTI_INTERFACE"));
   }
   for (const Rank rank : {0, 1}) EXPECT_EQ(WayOf(wrong, rank), "rank 1: GLOO_SOCKET_IFNAME=x is nothing");
 }
