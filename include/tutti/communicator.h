@@ -212,7 +212,8 @@ class Communicator {
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument
   // names a buffer that is missing, says that input and output overlap, or, on every rank, names the rank whose plan
-  // maps the memory of another node. On the memory of GPUs, Bind of a plan with native steps among some of the ranks
+  // maps the memory of another node. ResourceExhausted, on this rank alone, when there is no memory for the plan: the
+  // other ranks must not start theirs. On the memory of GPUs, Bind of a plan with native steps among some of the ranks
   // (hierarchical strategies) waits for these ranks to bind theirs, the first time that a plan names them: ranks then
   // bind in one order. An error of that wait ends the communicator.
   //

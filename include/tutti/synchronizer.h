@@ -189,7 +189,8 @@ class Synchronizer {
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
   // allow_unused) or was marked twice, or a mark that is no parameter's; the peers are told, and their step ends with
-  // Aborted. Any other error is the sticky error of the communicator, or ResourceExhausted on all ranks.
+  // Aborted, or their next call, if their buckets had all been exchanged before. Any other error is the sticky error of
+  // the communicator, or ResourceExhausted on all ranks.
   absl::Status FinishBackward();
   // Whether some rank had marked parameter `i` ready when it finished the last backward that synchronized; equal on all
   // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused; false
