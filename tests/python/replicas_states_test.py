@@ -4,6 +4,7 @@ import io
 import math
 import os
 import re
+import time
 
 import pytest
 import torch
@@ -99,11 +100,12 @@ def saves_after_a_broadcast_that_failed_in_the_middle(rank, strategy):
     if rank == 0:
         for call in ("broadcast", "Broadcast"):  # the first calls of broadcast(), after which rank 1 waits for weights
             model._replicas.agree_on_mistake(call, "")
-        tutti.torch._core().abort_all_groups("enough")
+        with pytest.raises((ValueError, RuntimeError), match="rank 1 is in 'state', rank 0 in 'another call'"):
+            model._replicas.agree_on_mistake("another call", "")
         return
-    with pytest.raises(RuntimeError, match="enough"):
+    with pytest.raises((ValueError, RuntimeError), match="rank 1 is in 'state', rank 0 in 'another call'"):
         model.broadcast()
-    with pytest.warns(UserWarning, match="cannot be saved: .*enough.* weights alone, which may be half exchanged"):
+    with pytest.warns(UserWarning, match="cannot be saved: .* weights alone, which may be half exchanged"):
         assert model.state_dict()["_extra_state"] is None
 
 
@@ -117,7 +119,8 @@ def saves_after_a_load_in_which_a_rank_died(rank):
     train(model, optimizer, rank, 2)
     good = loaded(saved(model.state_dict()))
     if rank == 1:
-        torch.nn.Module.load_state_dict = lambda *_: os._exit(3)
+        # Rank 0 may still be at the end of the call before.
+        torch.nn.Module.load_state_dict = lambda *_: (time.sleep(0.5), os._exit(3))
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         model.load_state_dict(good)
     with pytest.raises(RuntimeError, match="the state cannot be saved: the last load_state_dict failed"):
